@@ -14,14 +14,14 @@ from pathlib import Path
 from bench.lab import Lab, open_lab
 from bench.worker import Figures, discard, fill, print_table
 from bench.workloads import PARTITIONS, WORKLOADS, Workload, generate
-from service.avro.infer import infer_entry
-from service.avro.schema import row_schema
-from service.avro.schema_types import Limits, RecordType
-from service.batch.messages import Sender, Uploaded, reference_messages
-from service.batch.reference_lines import Described, LineWriter, Sources, absent_fields, widen
-from service.batch.seal import SealedObject
-from service.boundary import Message, SealedFile, StoredObject
-from service.formats.model import PartitionKey, TopicPartition
+from log_partitioner.avro.infer import infer_entry
+from log_partitioner.avro.schema import row_schema
+from log_partitioner.avro.schema_types import Limits, RecordType
+from log_partitioner.batch.messages import Sender, Uploaded, reference_messages
+from log_partitioner.batch.reference_lines import Described, LineWriter, Sources, absent_fields, widen
+from log_partitioner.batch.seal import SealedObject
+from log_partitioner.boundary import Message, SealedFile, StoredObject
+from log_partitioner.formats.model import PartitionKey, TopicPartition
 from tools.local.errors import StackError
 
 _FIELDS = 20

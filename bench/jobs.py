@@ -21,7 +21,7 @@ class Cost:
 
 
 def run_job(environment: Environment, arguments: list[str], *, cores: int) -> Cost:
-    """Run `python -m pipeline ARGUMENTS` on local[cores]; blocks until it has ended.
+    """Run `python -m log_partitioner_pipeline ARGUMENTS` on local[cores]; blocks until it has ended.
 
     Raises:
         StackError: it failed.
@@ -31,7 +31,7 @@ def run_job(environment: Environment, arguments: list[str], *, cores: int) -> Co
     begun = time.monotonic()
     with log.open("wb") as lines:
         done = subprocess.run(
-            [sys.executable, "-m", "pipeline", *arguments],
+            [sys.executable, "-m", "log_partitioner_pipeline", *arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=lines,

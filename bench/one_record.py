@@ -17,14 +17,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bench.stages import LANES, settings_of
-from service.adapters.spool import DiskSpool
-from service.batch.batch import Opening
-from service.batch.seal import seal
-from service.boundary import Membership
-from service.config.rules import json_decoder, seal_rules
-from service.formats.model import CommittedOffset, SourceRecord, TopicPartition
-from service.runtime.app import recorder_rules
-from service.runtime.recorder import Recorder
+from log_partitioner.adapters.spool import DiskSpool
+from log_partitioner.batch.batch import Opening
+from log_partitioner.batch.seal import seal
+from log_partitioner.boundary import Membership
+from log_partitioner.config.rules import json_decoder, seal_rules
+from log_partitioner.formats.model import CommittedOffset, SourceRecord, TopicPartition
+from log_partitioner.runtime.app import recorder_rules
+from log_partitioner.runtime.recorder import Recorder
 
 MIB = 2**20
 RECORD_BYTES = 16 * MIB - 100

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bench.lab import Run
-from service.adapters.kafka_topics import KafkaTopics
-from service.config.settings import KafkaSettings
-from service.formats.flush_record import decode_flush_record, merge_parts
-from service.formats.log_events import (
+from log_partitioner.adapters.kafka_topics import KafkaTopics
+from log_partitioner.config.settings import KafkaSettings
+from log_partitioner.formats.flush_record import decode_flush_record, merge_parts
+from log_partitioner.formats.log_events import (
     BatchCommitted,
     BatchDiscarded,
     FlushStarted,
@@ -16,8 +16,8 @@ from service.formats.log_events import (
     PartitionsAssigned,
     read_line,
 )
-from service.formats.model import SourceRecord
-from service.formats.reference import decode_references
+from log_partitioner.formats.model import SourceRecord
+from log_partitioner.formats.reference import decode_references
 
 _RETRIES = {
     "upload_repeated": "repeated",

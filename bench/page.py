@@ -25,7 +25,7 @@ from bench.stages import LANES, measure_stages
 from bench.worker import CPU, Figures, discard, fill, measure, print_table, tell
 from bench.workloads import Workload, chosen, generate
 from bench.workloads import add_options as add_workload_options
-from service import native
+from log_partitioner import native
 from tools.local.errors import StackError
 
 WORKERS = {"fast": {"LOGP_FAST_LANE": "auto"}, "python": {"LOGP_FAST_LANE": "off"}}

@@ -12,7 +12,7 @@ import msgspec
 
 from bench.deliver import delivered
 from bench.jobs import Cost, run_job
-from pipeline.audit.result import Result, decode
+from log_partitioner_pipeline.audit.result import Result, decode
 from tools.demo.environment import Environment
 from tools.local.errors import StackError
 

@@ -21,18 +21,18 @@ from pyspark.sql import SparkSession
 from pyspark.sql import types as T
 
 from bench.deliver import delivered
-from pipeline.columns import FIXED_FIELDS, plan_of, union_of
-from pipeline.config import JobSettings, load_all
-from pipeline.jars import find_jars
-from pipeline.jobs.materialize import read_rows
-from pipeline.kafka import spark_options
-from pipeline.objects import Objects
-from pipeline.pieces import projection_text
-from pipeline.references import MessageAt, SchemaTexts, decode
-from pipeline.session import open_session
-from service.avro.schema import schema_of, type_of
-from service.avro.schema_types import ArrayType, MapType, RecordType, Scalar, Type, join_records
-from service.formats.reference import Reference
+from log_partitioner.avro.schema import schema_of, type_of
+from log_partitioner.avro.schema_types import ArrayType, MapType, RecordType, Scalar, Type, join_records
+from log_partitioner.formats.reference import Reference
+from log_partitioner_pipeline.columns import FIXED_FIELDS, plan_of, union_of
+from log_partitioner_pipeline.config import JobSettings, load_all
+from log_partitioner_pipeline.jars import find_jars
+from log_partitioner_pipeline.jobs.materialize import read_rows
+from log_partitioner_pipeline.kafka import spark_options
+from log_partitioner_pipeline.objects import Objects
+from log_partitioner_pipeline.pieces import projection_text
+from log_partitioner_pipeline.references import MessageAt, SchemaTexts, decode
+from log_partitioner_pipeline.session import open_session
 from tools.demo.environment import Environment
 from tools.local.errors import StackError
 from tools.maven import JarSet

@@ -6,7 +6,7 @@ from bench.lab import Lab
 from bench.output import log_lines
 from bench.worker import WORKER, Figures, require_alive, taken
 from bench.workloads import Workload
-from service.formats.log_events import BatchCommitted, FlushStarted, LogLine, PartitionsRevoked
+from log_partitioner.formats.log_events import BatchCommitted, FlushStarted, LogLine, PartitionsRevoked
 from tools.local.errors import StackError
 
 _SECOND = "worker-2"

@@ -13,17 +13,17 @@ from itertools import islice
 from pathlib import Path
 
 from bench.workloads import PARTITIONS, add_options, chosen, generate
-from service import native
-from service.adapters.spool import DiskSpool
-from service.batch.batch import ClosedBatch, Opening
-from service.batch.seal import seal
-from service.boundary import Membership, Poll
-from service.config.rules import json_decoder, seal_rules
-from service.config.s3_settings import S3Settings
-from service.config.settings import KafkaSettings, Settings
-from service.formats.model import CommittedOffset, SourceRecord, TopicPartition
-from service.runtime.app import recorder_rules
-from service.runtime.recorder import Recorder
+from log_partitioner import native
+from log_partitioner.adapters.spool import DiskSpool
+from log_partitioner.batch.batch import ClosedBatch, Opening
+from log_partitioner.batch.seal import seal
+from log_partitioner.boundary import Membership, Poll
+from log_partitioner.config.rules import json_decoder, seal_rules
+from log_partitioner.config.s3_settings import S3Settings
+from log_partitioner.config.settings import KafkaSettings, Settings
+from log_partitioner.formats.model import CommittedOffset, SourceRecord, TopicPartition
+from log_partitioner.runtime.app import recorder_rules
+from log_partitioner.runtime.recorder import Recorder
 
 LANES = {"fast": "auto", "python": "off"} if native.IS_INSTALLED else {"python": "off"}
 _POLL = 10_000

@@ -20,7 +20,7 @@ from bench.lab import Lab, Run
 from bench.output import log_lines, read_output
 from bench.process import cpu_s, peak_bytes
 from bench.workloads import TopicFiller, Workload, generate
-from service.formats.log_events import WorkerStarted
+from log_partitioner.formats.log_events import WorkerStarted
 from tools.demo.fleet import Fleet
 from tools.local.errors import ProcessDiedError, StackError
 from tools.local.processes import ServerProcess

@@ -21,9 +21,9 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from bench import nested
-from service.adapters.kafka_topics import KafkaTopics
-from service.config.settings import KafkaSettings
-from service.formats.model import TopicPartition
+from log_partitioner.adapters.kafka_topics import KafkaTopics
+from log_partitioner.config.settings import KafkaSettings
+from log_partitioner.formats.model import TopicPartition
 from tools.local.errors import StackError
 from tools.local.topics import create_missing
 

@@ -3,7 +3,7 @@
 set -eu
 
 if [ "${1:-}" != executor ]; then
-    exec python -m pipeline "$@"
+    exec python -m log_partitioner_pipeline "$@"
 fi
 
 # What Spark's driver puts into the environment of its executors' pods, as Spark's own image hands it on.

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import structlog
 
-from service.config.settings import SpoolSettings
+from log_partitioner.config.settings import SpoolSettings
 from tests import canaries
 from tests.stack.providers import kafka_provider, s3_provider
 from tests.stack.real_logs import real_log_sets

@@ -9,12 +9,12 @@ from contextlib import ExitStack
 from datetime import UTC, datetime
 from typing import Any
 
-from service.formats import log_events
-from service.formats.log_events import LogEvent, LogLine, read_line, tell
-from service.verify.command import judge
-from service.verify.history import Judgement
-from service.verify.lines import LogFiles
-from service.verify.rules import TimeWindow
+from log_partitioner.formats import log_events
+from log_partitioner.formats.log_events import LogEvent, LogLine, read_line, tell
+from log_partitioner.verify.command import judge
+from log_partitioner.verify.history import Judgement
+from log_partitioner.verify.lines import LogFiles
+from log_partitioner.verify.rules import TimeWindow
 
 
 def line_of(

@@ -11,15 +11,15 @@ import msgspec
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from service.avro.entry_types import SchemaBounds
-from service.avro.infer import INT64_MAX, INT64_MIN, LONG53_MAX
-from service.avro.schema_types import ArrayType, Limits, MapType, RecordType, Scalar, Type
-from service.batch.pack_plan import Layout, LayoutRules
-from service.batch.reference_lines import Spans
-from service.batch.rows import Rows
-from service.batch.seal import SealedObject, SealRules, seal
-from service.boundary import BatchSpool
-from service.input.json_text import JsonDecoder
+from log_partitioner.avro.entry_types import SchemaBounds
+from log_partitioner.avro.infer import INT64_MAX, INT64_MIN, LONG53_MAX
+from log_partitioner.avro.schema_types import ArrayType, Limits, MapType, RecordType, Scalar, Type
+from log_partitioner.batch.pack_plan import Layout, LayoutRules
+from log_partitioner.batch.reference_lines import Spans
+from log_partitioner.batch.rows import Rows
+from log_partitioner.batch.seal import SealedObject, SealRules, seal
+from log_partitioner.boundary import BatchSpool
+from log_partitioner.input.json_text import JsonDecoder
 
 
 def times_as_many(factor: int) -> settings:

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-MODULES = sorted((ROOT / "service").rglob("*.py"))
+SERVICE = ROOT / "service" / "log_partitioner"
+MODULES = sorted(SERVICE.rglob("*.py"))
 MODULE_LINES_MAX = 400
 FUNCTION_LINES_MAX = 70
 PACKAGES = ("service", "pipeline", "tools", "bench")
@@ -22,7 +23,7 @@ SENTENCE_WITHOUT_SUBJECT = re.compile(r"(?:\A|\n\s*\n|[.;]\s|:\s(?=\s*[A-Z]))\s*
 
 def name_of(path: Path) -> str:
     """Name a module as `room/name`."""
-    return path.relative_to(ROOT / "service").with_suffix("").as_posix()
+    return path.relative_to(SERVICE).with_suffix("").as_posix()
 
 
 @cache
@@ -115,7 +116,7 @@ def test_sentence_of_a_docstring_begins_with_its_subject() -> None:
 
 
 def public_classes() -> dict[str, list[str]]:
-    """Return the modules of `service` and `pipeline` that have a public class of each name."""
+    """Return the modules of the worker and of the pipeline that have a public class of each name."""
     by_name: dict[str, list[str]] = {}
     for path in sorted([*MODULES, *(ROOT / "pipeline").rglob("*.py")]):
         module = nodes_of(path)[0]
@@ -128,11 +129,15 @@ def public_classes() -> dict[str, list[str]]:
 
 TWINS = {
     # All messages of the worker and of backfills, in memory and as frames: what both audits begin with.
-    "Announced": ["pipeline/audit/ground.py", "service/audit/announced.py"],
+    "Announced": ["pipeline/log_partitioner_pipeline/audit/ground.py", "service/log_partitioner/audit/announced.py"],
     # An Avro container, read by the oracle for itself and by the pipeline by the worker's rules.
-    "Container": ["pipeline/rows.py", "service/oracle/container.py"],
+    "Container": ["pipeline/log_partitioner_pipeline/rows.py", "service/log_partitioner/oracle/container.py"],
     # What a command was asked to do; each is its module's own.
-    "Options": ["pipeline/audit/auditor.py", "pipeline/jobs/backfill.py", "service/audit/audit.py"],
+    "Options": [
+        "pipeline/log_partitioner_pipeline/audit/auditor.py",
+        "pipeline/log_partitioner_pipeline/jobs/backfill.py",
+        "service/log_partitioner/audit/audit.py",
+    ],
 }
 
 

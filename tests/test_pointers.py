@@ -26,7 +26,7 @@ KINDS = {
 FINDING = re.compile(r"finding[_ ]([a-z]?\d+)")
 NAMED_TEST = re.compile(r"\b(tests/[\w/]+\.py)::(\w+)")
 LINK = re.compile(r"\]\((?![a-z]+:)([^)\s#]*)#?([^)\s]*)\)")
-PACKAGES = ("service", "pipeline", "tools", "bench")
+PACKAGES = ("service/log_partitioner", "pipeline/log_partitioner_pipeline", "tools", "bench")
 DOTTED = re.compile(r"`([A-Za-z_]\w*(?:\.\w+)+)`")
 # First parts of dotted names that are no code of ours: libraries; properties of Kafka, Spark, Avro, the chart, Ivy;
 # sections of settings; a parameter.
@@ -109,13 +109,13 @@ def names_in(body: list[ast.stmt], prefix: str) -> Iterator[str]:
 @cache
 def modules() -> dict[str, tuple[Path, ast.Module]]:
     """Return the modules of the packages by their dotted names."""
-    paths = (path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py")))
+    paths = ((package, path) for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py")))
     return {
-        ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): (
+        ".".join(path.relative_to((ROOT / package).parent).with_suffix("").parts).removesuffix(".__init__"): (
             path,
             ast.parse(path.read_text(), str(path)),
         )
-        for path in paths
+        for package, path in paths
     }
 
 

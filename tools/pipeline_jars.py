@@ -5,7 +5,7 @@ from functools import cache
 from importlib.metadata import distribution
 from pathlib import Path
 
-from pipeline import jars
+from log_partitioner_pipeline import jars
 from tools.local.class_archive import class_archive_of
 from tools.local.errors import StackError
 from tools.local.jars import require_java

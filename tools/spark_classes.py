@@ -10,8 +10,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from pipeline.config import load_all
-from pipeline.session import open_session
+from log_partitioner_pipeline.config import load_all
+from log_partitioner_pipeline.session import open_session
 from tools.demo.options import SPARK_OPTIONS, for_spark, small_spark
 from tools.local.class_archive import ensure_class_archive, options_to_dump
 from tools.local.errors import StackError

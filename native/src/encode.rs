@@ -1,4 +1,4 @@
-//! Rows -> Avro: the bytes that `service.avro.row_encoder` and `row_meta` make, from the same texts and types.
+//! Rows -> Avro: the bytes that `log_partitioner.avro.row_encoder` and `row_meta` make, from the same texts and types.
 
 use std::collections::{HashMap, HashSet};
 

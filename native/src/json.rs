@@ -1,6 +1,6 @@
 //! JSON text, strictly: a cursor that tells what stands where, and refuses whatever Python has to look at.
 //!
-//! Refused are texts that are no JSON, and what `service.input.json_text` treats in a way of its own: numbers that a
+//! Refused are texts that are no JSON, and what `log_partitioner.input.json_text` treats in a way of its own: numbers that a
 //! double does not hold, integers of more than 64 bits, `-0`, surrogates that stand alone, keys with escapes.
 
 use std::io::Write;

@@ -11,7 +11,7 @@ use crate::json::Cursor;
 use crate::records::{Reader, Record};
 use crate::texts::Texts;
 
-const TIMESTAMP_MS_MAX: i64 = 253_402_300_799_999; // as `service.avro.row_meta`
+const TIMESTAMP_MS_MAX: i64 = 253_402_300_799_999; // as `log_partitioner.avro.row_meta`
 const KIB: u64 = 1024;
 
 /// The records of one poll as columns. Numbers of TopicPartitions are the lane's; -1 is a record without timestamp.
@@ -118,7 +118,7 @@ struct Bounds {
 
 #[pymethods]
 impl Lane {
-    /// `rules` are those of `service.batch.fast_lane.LaneRules` by name; a path is the keys that lead to a value.
+    /// `rules` are those of `log_partitioner.batch.fast_lane.LaneRules` by name; a path is the keys that lead to a value.
     #[new]
     fn new(rules: &Bound<'_, PyDict>) -> PyResult<Self> {
         Ok(Lane { reader: Reader::new(rules)?, keys: HashMap::new(), types: Vec::new(), key: Vec::new() })

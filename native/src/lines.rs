@@ -1,4 +1,4 @@
-//! Blocks of parts -> the lines that announce them: what `service.batch.reference_lines` writes of the same parts.
+//! Blocks of parts -> the lines that announce them: what `log_partitioner.batch.reference_lines` writes of the same parts.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::Write;
@@ -83,7 +83,7 @@ impl Chunk {
         self.parts.len()
     }
 
-    /// What `service.batch.chunk.Blocks` says of one part.
+    /// What `log_partitioner.batch.chunk.Blocks` says of one part.
     #[allow(clippy::type_complexity)]
     fn blocks(&self, number: usize) -> (usize, usize, i64, i64, Vec<Source>, Vec<(u32, usize)>) {
         let Blocks { length, rows, earliest_us, latest_us, sources, types, .. } = &self.parts[number];

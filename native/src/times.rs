@@ -1,4 +1,4 @@
-//! Event times: what `service.partitioning.event_time` reads of texts and numbers, as far as it is frequent.
+//! Event times: what `log_partitioner.partitioning.event_time` reads of texts and numbers, as far as it is frequent.
 
 const US_PER_S: i64 = 1_000_000;
 const S_PER_DAY: i64 = 86_400;

@@ -12,9 +12,9 @@ from typing import Protocol
 import pytest
 from msgspec.structs import replace
 
-from service.boundary import END_OFFSET, FIRST_OFFSET, Membership, Message
-from service.control.deadline import Deadline
-from service.errors import (
+from log_partitioner.boundary import END_OFFSET, FIRST_OFFSET, Membership, Message
+from log_partitioner.control.deadline import Deadline
+from log_partitioner.errors import (
     CommitAbortedError,
     FencedError,
     HistoryUnknownError,
@@ -22,10 +22,10 @@ from service.errors import (
     SourceError,
     StartPositionError,
 )
-from service.formats.flush_record import encode_flush_record
-from service.formats.model import CommittedOffset, SourceRecord, TopicPartition
-from service.formats.offset_metadata import BYTES_MAX, SourceTopics
-from service.runtime.ports import Committer, Consumer, FlushRecords
+from log_partitioner.formats.flush_record import encode_flush_record
+from log_partitioner.formats.model import CommittedOffset, SourceRecord, TopicPartition
+from log_partitioner.formats.offset_metadata import BYTES_MAX, SourceTopics
+from log_partitioner.runtime.ports import Committer, Consumer, FlushRecords
 from tests.golden.example import FLUSH_RECORD
 
 

@@ -6,10 +6,10 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from service.adapters.kafka_consumer import KafkaConsumer
-from service.adapters.kafka_options import PINNED_CONSUMER
-from service.control.deadline import Deadline
-from service.formats.model import CommittedOffset, TopicPartition
+from log_partitioner.adapters.kafka_consumer import KafkaConsumer
+from log_partitioner.adapters.kafka_options import PINNED_CONSUMER
+from log_partitioner.control.deadline import Deadline
+from log_partitioner.formats.model import CommittedOffset, TopicPartition
 
 WAIT_S = 60.0
 

@@ -8,11 +8,11 @@ from typing import NamedTuple, Protocol
 
 import pytest
 
-from service.boundary import Clock, StoredObject
-from service.control.deadline import Deadline
-from service.errors import KeyTakenError, ReadBackError, UploadError
-from service.live import StoredObjects
-from service.runtime.ports import ObjectStore
+from log_partitioner.boundary import Clock, StoredObject
+from log_partitioner.control.deadline import Deadline
+from log_partitioner.errors import KeyTakenError, ReadBackError, UploadError
+from log_partitioner.live import StoredObjects
+from log_partitioner.runtime.ports import ObjectStore
 
 
 class Reader(Protocol):

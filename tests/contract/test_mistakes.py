@@ -39,7 +39,7 @@ def test_place_of_this_machine_that_cannot_be_had_ends_the_worker_with_one_line(
             "LOGP_SPOOL__DIRECTORY": str(tmp_path / "spool"),
         } | {name: value.format_map(places) for name, value in variables.items()}
         done = subprocess.run(
-            [sys.executable, "-m", "service", "run"],
+            [sys.executable, "-m", "log_partitioner", "run"],
             env={**os.environ, **settings}, capture_output=True, text=True, check=False, timeout=60,
         )  # fmt: skip
 

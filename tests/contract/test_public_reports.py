@@ -7,12 +7,12 @@ from contextlib import ExitStack
 import pytest
 from confluent_kafka import KafkaError
 
-from service.adapters.clock import SystemClock
-from service.adapters.kafka_committer import KafkaCommitter
-from service.adapters.kafka_options import PINNED_PRODUCER
-from service.boundary import Message
-from service.control.deadline import Deadline
-from service.errors import CommitAbortedError
+from log_partitioner.adapters.clock import SystemClock
+from log_partitioner.adapters.kafka_committer import KafkaCommitter
+from log_partitioner.adapters.kafka_options import PINNED_PRODUCER
+from log_partitioner.boundary import Message
+from log_partitioner.control.deadline import Deadline
+from log_partitioner.errors import CommitAbortedError
 from tests.contract.mock_cluster import ADD_PARTITIONS, MockCluster, batch
 from tests.contract.reader import WAIT_S, Reader, poll_until
 from tools.local.ports import find_free_ports

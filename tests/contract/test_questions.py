@@ -8,13 +8,13 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import KafkaError
 
-from service.adapters.kafka_consumer import KafkaConsumer
-from service.adapters.kafka_options import PINNED_CONSUMER
-from service.adapters.kafka_topics import Ends, KafkaTopics
-from service.boundary import FIRST_OFFSET
-from service.config.settings import KafkaSettings
-from service.control.deadline import Deadline
-from service.formats.model import TopicPartition
+from log_partitioner.adapters.kafka_consumer import KafkaConsumer
+from log_partitioner.adapters.kafka_options import PINNED_CONSUMER
+from log_partitioner.adapters.kafka_topics import Ends, KafkaTopics
+from log_partitioner.boundary import FIRST_OFFSET
+from log_partitioner.config.settings import KafkaSettings
+from log_partitioner.control.deadline import Deadline
+from log_partitioner.formats.model import TopicPartition
 from tests.contract.mock_cluster import LIST_OFFSETS, MockCluster, batch
 
 TP = TopicPartition("source", 0)

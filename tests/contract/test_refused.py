@@ -11,12 +11,12 @@ import pytest
 from confluent_kafka import KafkaError
 from structlog.testing import capture_logs
 
-from service.adapters import kafka_consumer
-from service.adapters.kafka_consumer import KafkaConsumer
-from service.adapters.kafka_log import Brokers
-from service.adapters.kafka_options import PINNED_CONSUMER
-from service.errors import SourceError
-from service.formats.model import TopicPartition
+from log_partitioner.adapters import kafka_consumer
+from log_partitioner.adapters.kafka_consumer import KafkaConsumer
+from log_partitioner.adapters.kafka_log import Brokers
+from log_partitioner.adapters.kafka_options import PINNED_CONSUMER
+from log_partitioner.errors import SourceError
+from log_partitioner.formats.model import TopicPartition
 from tests.contract.mock_cluster import GROUP_HEARTBEAT, JOIN_GROUP, MockCluster
 
 WAIT_S = 30.0

@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from service.adapters.clock import SystemClock
-from service.adapters.kafka_committer import KafkaCommitter
-from service.adapters.kafka_consumer import KafkaConsumer
-from service.adapters.kafka_options import PINNED_CONSUMER
-from service.control.deadline import Deadline
-from service.errors import CommitAbortedError
-from service.patience import close_or_leave
+from log_partitioner.adapters.clock import SystemClock
+from log_partitioner.adapters.kafka_committer import KafkaCommitter
+from log_partitioner.adapters.kafka_consumer import KafkaConsumer
+from log_partitioner.adapters.kafka_options import PINNED_CONSUMER
+from log_partitioner.control.deadline import Deadline
+from log_partitioner.errors import CommitAbortedError
+from log_partitioner.patience import close_or_leave
 from tests.contract.deaf_brokers import serve, silent
 
 LOOK_S = 1.5

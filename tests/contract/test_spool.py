@@ -14,13 +14,13 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from service.adapters.spool import DiskBatch, DiskSpool
-from service.batch import rows as rows_module
-from service.boundary import Piece, SealedFile
-from service.control.flush_policy import FlushReason
-from service.errors import SpoolError
-from service.formats.object_key import key_safe
-from service.runtime.ports import Spool
+from log_partitioner.adapters.spool import DiskBatch, DiskSpool
+from log_partitioner.batch import rows as rows_module
+from log_partitioner.boundary import Piece, SealedFile
+from log_partitioner.control.flush_policy import FlushReason
+from log_partitioner.errors import SpoolError
+from log_partitioner.formats.object_key import key_safe
+from log_partitioner.runtime.ports import Spool
 from tests.contract.spool_suite import SpoolContract
 from tests.fakes import worker as worker_module
 from tests.fakes.records import P0, entry, value_of
@@ -31,8 +31,8 @@ from tests.fakes.worker import Rules
 LOCK = """
 import sys
 from pathlib import Path
-from service.adapters.spool import DiskSpool
-from service.errors import SpoolError
+from log_partitioner.adapters.spool import DiskSpool
+from log_partitioner.errors import SpoolError
 try:
     DiskSpool(Path(sys.argv[1]), bytes_max=1).prepare()
 except SpoolError as error:
@@ -256,7 +256,7 @@ def test_second_worker_process_of_one_name_is_refused_and_the_first_goes_on(tmp_
         "KAFKA__SOURCE_TOPICS": '["app"]', "S3__BUCKET": "bucket", "HTTP__PORT": "0", "HTTP__HOST": "127.0.0.1",
     }  # fmt: skip
     environment = os.environ | {f"LOGP_{name}": value for name, value in settings.items()}
-    command = [sys.executable, "-m", "service", "run"]
+    command = [sys.executable, "-m", "log_partitioner", "run"]
     second = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60)
     assert second.returncode != 0
     assert "is in use: another worker on this machine has this name" in second.stdout + second.stderr

@@ -14,11 +14,11 @@ import pytest
 from pydantic import SecretStr
 from structlog.testing import capture_logs
 
-from service.adapters import object_store
-from service.adapters.object_store import S3Store
-from service.config.s3_settings import S3Settings
-from service.control.deadline import Deadline
-from service.errors import StoreBusyError, StoreRefusedError, UnmetError, UploadError
+from log_partitioner.adapters import object_store
+from log_partitioner.adapters.object_store import S3Store
+from log_partitioner.config.s3_settings import S3Settings
+from log_partitioner.control.deadline import Deadline
+from log_partitioner.errors import StoreBusyError, StoreRefusedError, UnmetError, UploadError
 from tests.contract.deaf_brokers import closed_port, hang_up, http, serve, silent
 from tests.contract.http_s3 import HttpS3, trickle
 from tests.contract.http_s3 import serve as serve_s3

@@ -19,14 +19,14 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from service.adapters.clock import SystemClock
-from service.adapters.kafka_committer import KafkaCommitter
-from service.adapters.kafka_consumer import KafkaConsumer
-from service.adapters.kafka_log import Brokers
-from service.control.deadline import Deadline
-from service.errors import LeavingError, StopError
-from service.formats.model import TopicPartition
-from service.patience import Patience
+from log_partitioner.adapters.clock import SystemClock
+from log_partitioner.adapters.kafka_committer import KafkaCommitter
+from log_partitioner.adapters.kafka_consumer import KafkaConsumer
+from log_partitioner.adapters.kafka_log import Brokers
+from log_partitioner.control.deadline import Deadline
+from log_partitioner.errors import LeavingError, StopError
+from log_partitioner.formats.model import TopicPartition
+from log_partitioner.patience import Patience
 from tests.contract.deaf_brokers import closed_port, hang_up, http, noise, serve, silent, tls, wrong_password
 from tools.local.ports import find_free_ports
 
@@ -164,7 +164,7 @@ def worker(address: str, store: str, directory: Path) -> tuple[subprocess.Popen[
     env = {**os.environ, **{f"LOGP_{name}": value for name, value in settings.items()}}
     output = directory / "output"
     with output.open("wb") as file:
-        command = [sys.executable, "-m", "service", "run"]
+        command = [sys.executable, "-m", "log_partitioner", "run"]
         return subprocess.Popen(command, env=env, stdout=file, stderr=subprocess.STDOUT), output, port
 
 

@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, KafkaError
 
-from service.adapters import kafka_topics
-from service.adapters.kafka_consumer import KafkaConsumer
-from service.adapters.kafka_options import PINNED_CONSUMER
-from service.adapters.kafka_search import Search
-from service.boundary import END_OFFSET
-from service.control.deadline import Deadline
-from service.errors import SourceError, StartPositionError, StopError
-from service.formats.model import CommittedOffset, SourceRecord, TopicPartition
+from log_partitioner.adapters import kafka_topics
+from log_partitioner.adapters.kafka_consumer import KafkaConsumer
+from log_partitioner.adapters.kafka_options import PINNED_CONSUMER
+from log_partitioner.adapters.kafka_search import Search
+from log_partitioner.boundary import END_OFFSET
+from log_partitioner.control.deadline import Deadline
+from log_partitioner.errors import SourceError, StartPositionError, StopError
+from log_partitioner.formats.model import CommittedOffset, SourceRecord, TopicPartition
 from tests.contract.mock_cluster import MockCluster, batch, old_message
 
 TP = TopicPartition("source", 0)

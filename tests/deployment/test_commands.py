@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-import pipeline.cli
-from service import cli
+import log_partitioner_pipeline.cli
+from log_partitioner import cli
 from tests.deployment.tools import CHART, RULES
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), RULES, CHART / "templates" / "NOTES.txt"])
-PROGRAMS = {"log-partitioner": cli._parser, "python -m pipeline": pipeline.cli._parser}
+PROGRAMS = {"log-partitioner": cli._parser, "python -m log_partitioner_pipeline": log_partitioner_pipeline.cli._parser}
 COMMAND = re.compile(r"(?<![\w./=\"-])(log-partitioner|python -m [\w.]+) ([^`\n#|;&]*)")
 OPTION = re.compile(r"(?<!\S)(--[a-z][a-z-]*)")
 TARGET = re.compile(r"^make ([a-z][a-z-]*)", re.MULTILINE)
@@ -76,7 +76,8 @@ def test_command_of_a_page_exists_with_its_options() -> None:
 @pytest.mark.parametrize(
     ("program", "arguments"),
     [("log-partitioner", "replay"), ("log-partitioner", "audit --list-objects"), ("log-partitioner", "offsets undo"),
-     ("python -m pipeline", "audit --hourly"), ("python -m service.none", ""), ("python -m tools.local", "--never")],
+     ("python -m log_partitioner_pipeline", "audit --hourly"), ("python -m log_partitioner.none", ""),
+     ("python -m tools.local", "--never")],
 )  # fmt: skip
 def test_command_that_is_none_is_noticed(program: str, arguments: str) -> None:
     """A sub-command, an option of another command, a module."""

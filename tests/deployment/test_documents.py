@@ -5,12 +5,12 @@ from collections.abc import Callable
 
 import pytest
 
-from pipeline.audit import metrics as audit
-from pipeline.config import PREFIX as PIPELINE_PREFIX
-from pipeline.config import PipelineSettings
-from service.adapters.metrics import PrometheusMetrics
-from service.config.settings import PREFIX, Settings
-from service.config.sources import SourcedSettings, variable_of
+from log_partitioner.adapters.metrics import PrometheusMetrics
+from log_partitioner.config.settings import PREFIX, Settings
+from log_partitioner.config.sources import SourcedSettings, variable_of
+from log_partitioner_pipeline.audit import metrics as audit
+from log_partitioner_pipeline.config import PREFIX as PIPELINE_PREFIX
+from log_partitioner_pipeline.config import PipelineSettings
 from tests.deployment.tools import RULES
 from tools.docs.__main__ import main, outdated
 from tools.docs.configuration import pipeline_page, worker_page

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from service.cli import main
-from service.config.checks import load
-from service.config.flush_settings import ABORT_S
-from service.config.kafka_properties import SECRET
-from service.config.settings import PREFIX, Settings
-from service.errors import SettingsError
-from service.patience import LEAVE_S_MAX
+from log_partitioner.cli import main
+from log_partitioner.config.checks import load
+from log_partitioner.config.flush_settings import ABORT_S
+from log_partitioner.config.kafka_properties import SECRET
+from log_partitioner.config.settings import PREFIX, Settings
+from log_partitioner.errors import SettingsError
+from log_partitioner.patience import LEAVE_S_MAX
 from tests.deployment.tools import CHART, REQUIRED_VALUES, ROOT, parse, render, run
 
 Manifests = dict[str, dict[str, Any]]

@@ -54,7 +54,14 @@ def test_image_is_made_from_lock_files() -> None:
 
 def test_entrypoint_runs_jobs(programs: Path) -> None:
     """Arguments are those of the command line, unchanged."""
-    assert _run(programs, ["audit", "--every", "1 h"], {}) == ["python", "-m", "pipeline", "audit", "--every", "1 h"]
+    assert _run(programs, ["audit", "--every", "1 h"], {}) == [
+        "python",
+        "-m",
+        "log_partitioner_pipeline",
+        "audit",
+        "--every",
+        "1 h",
+    ]
 
 
 def test_entrypoint_runs_executors(programs: Path) -> None:

@@ -1,6 +1,6 @@
 """Metrics and alerts as Prometheus reads them: needs promtool."""
 
-from service.adapters.metrics import PrometheusMetrics
+from log_partitioner.adapters.metrics import PrometheusMetrics
 from tests.deployment.tools import RULES, run
 
 

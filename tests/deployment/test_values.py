@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from service.config.settings import Settings
+from log_partitioner.config.settings import Settings
 from tests.deployment import plain_yaml
 from tests.deployment.tools import CHART, ROOT
 from tools.demo.fleet import AS_IN_THE_IMAGE

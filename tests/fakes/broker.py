@@ -15,8 +15,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from service.boundary import Clock, Message
-from service.formats.model import CommittedOffset, TopicPartition
+from log_partitioner.boundary import Clock, Message
+from log_partitioner.formats.model import CommittedOffset, TopicPartition
 from tests.fakes.log import FakeLog
 
 LATE_S = 5.0  # of a request to commit whose sender has given up

@@ -7,10 +7,17 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from enum import Enum
 
-from service.boundary import Membership, Message
-from service.control.deadline import Deadline
-from service.errors import CommitAbortedError, CommitUnknownError, FencedError, MembershipError, SourceError, StopError
-from service.formats.model import CommittedOffset, TopicPartition
+from log_partitioner.boundary import Membership, Message
+from log_partitioner.control.deadline import Deadline
+from log_partitioner.errors import (
+    CommitAbortedError,
+    CommitUnknownError,
+    FencedError,
+    MembershipError,
+    SourceError,
+    StopError,
+)
+from log_partitioner.formats.model import CommittedOffset, TopicPartition
 from tests.fakes.broker import BrokerError, FakeBroker
 from tests.fakes.clock import FakeClock
 from tests.fakes.consumer import Point, no_point

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from service.boundary import END_OFFSET, FIRST_OFFSET, FetchFailure, Membership, Poll, RebalanceListener
-from service.control.deadline import Deadline
-from service.errors import SourceError, StartPositionError
-from service.formats.model import CommittedOffset, SourceRecord, TopicPartition
+from log_partitioner.boundary import END_OFFSET, FIRST_OFFSET, FetchFailure, Membership, Poll, RebalanceListener
+from log_partitioner.control.deadline import Deadline
+from log_partitioner.errors import SourceError, StartPositionError
+from log_partitioner.formats.model import CommittedOffset, SourceRecord, TopicPartition
 from tests.fakes.broker import FakeBroker
 from tests.fakes.clock import FakeClock
 from tests.fakes.member import Callback, Member

@@ -6,12 +6,12 @@ from collections.abc import Iterable
 
 import msgspec
 
-from service.control.deadline import Deadline
-from service.control.flush_history import Flushed, FlushHistory, OurGroup
-from service.errors import HistoryUnknownError
-from service.formats.adoption import decode_flushes
-from service.formats.model import TopicPartition
-from service.formats.offset_metadata import SourceTopics
+from log_partitioner.control.deadline import Deadline
+from log_partitioner.control.flush_history import Flushed, FlushHistory, OurGroup
+from log_partitioner.errors import HistoryUnknownError
+from log_partitioner.formats.adoption import decode_flushes
+from log_partitioner.formats.model import TopicPartition
+from log_partitioner.formats.offset_metadata import SourceTopics
 from tests.fakes.broker import FakeBroker
 
 

@@ -10,8 +10,8 @@ import itertools
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from service.boundary import Clock
-from service.formats.model import TopicPartition
+from log_partitioner.boundary import Clock
+from log_partitioner.formats.model import TopicPartition
 from tests.fakes.broker import BrokerError
 
 TopicPartitions = frozenset[TopicPartition]

@@ -10,20 +10,20 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from service.batch.batch import Opening
-from service.batch.messages import Sender
-from service.boundary import Membership, Message
-from service.config.rules import json_decoder
-from service.config.s3_settings import S3Settings
-from service.config.settings import KafkaSettings, SchemaSettings, Settings
-from service.control.deadline import Deadline
-from service.control.flush_policy import FlushReason
-from service.formats.model import CommittedOffset, Headers, SourceRecord, TopicPartition
-from service.formats.offset_metadata import SourceTopics
-from service.partitioning.partitioner import USER_CHARS_MAX
-from service.runtime.app import recorder_rules
-from service.runtime.flusher import Flusher
-from service.runtime.recorder import Recorder
+from log_partitioner.batch.batch import Opening
+from log_partitioner.batch.messages import Sender
+from log_partitioner.boundary import Membership, Message
+from log_partitioner.config.rules import json_decoder
+from log_partitioner.config.s3_settings import S3Settings
+from log_partitioner.config.settings import KafkaSettings, SchemaSettings, Settings
+from log_partitioner.control.deadline import Deadline
+from log_partitioner.control.flush_policy import FlushReason
+from log_partitioner.formats.model import CommittedOffset, Headers, SourceRecord, TopicPartition
+from log_partitioner.formats.offset_metadata import SourceTopics
+from log_partitioner.partitioning.partitioner import USER_CHARS_MAX
+from log_partitioner.runtime.app import recorder_rules
+from log_partitioner.runtime.flusher import Flusher
+from log_partitioner.runtime.recorder import Recorder
 from tests.fakes.clock import START_MS, FakeClock
 from tests.fakes.metrics import RecordingMetrics
 from tests.fakes.spool import FakeSpool

@@ -6,18 +6,18 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from service import native
-from service.batch.batch import Opening
-from service.batch.fast_lane import LaneRules
-from service.batch.messages import rows_in
-from service.batch.seal import SealedObject, seal
-from service.boundary import Membership, Poll
-from service.config.rules import json_decoder, lane_rules, seal_rules
-from service.config.s3_settings import S3Settings
-from service.config.settings import KafkaSettings, Settings
-from service.formats.model import CommittedOffset, PartitionKey, SourceRecord
-from service.runtime.app import recorder_rules
-from service.runtime.recorder import Recorder
+from log_partitioner import native
+from log_partitioner.batch.batch import Opening
+from log_partitioner.batch.fast_lane import LaneRules
+from log_partitioner.batch.messages import rows_in
+from log_partitioner.batch.seal import SealedObject, seal
+from log_partitioner.boundary import Membership, Poll
+from log_partitioner.config.rules import json_decoder, lane_rules, seal_rules
+from log_partitioner.config.s3_settings import S3Settings
+from log_partitioner.config.settings import KafkaSettings, Settings
+from log_partitioner.formats.model import CommittedOffset, PartitionKey, SourceRecord
+from log_partitioner.runtime.app import recorder_rules
+from log_partitioner.runtime.recorder import Recorder
 from tests.fakes.spool import FakeSpool
 
 _EVERYTHING = 2**62

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from service.formats.model import Headers, SourceRecord, TopicPartition
+from log_partitioner.formats.model import Headers, SourceRecord, TopicPartition
 
 
 class FakeLog:

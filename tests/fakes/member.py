@@ -11,7 +11,7 @@ from collections import deque
 from enum import Enum
 from typing import Protocol
 
-from service.boundary import Membership
+from log_partitioner.boundary import Membership
 from tests.fakes.broker import BrokerError
 from tests.fakes.group import NONE, ClassicGroup, ConsumerGroup, TopicPartitions
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from service.adapters.metrics import METRICS
+from log_partitioner.adapters.metrics import METRICS
 
 Series = tuple[str, tuple[tuple[str, str], ...]]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from service.control.deadline import Deadline
+from log_partitioner.control.deadline import Deadline
 from tests.fakes.records import P0, entry, value_of
 from tests.fakes.rig import Rig
 from tests.fakes.worker import SEAL_RULES, FakeWorker

@@ -6,7 +6,7 @@ import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from service.formats.model import SourceRecord, TopicPartition
+from log_partitioner.formats.model import SourceRecord, TopicPartition
 from tests import canaries
 from tests.fakes.clock import START_MS
 

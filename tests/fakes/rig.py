@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from service.formats.model import CommittedOffset, TopicPartition
+from log_partitioner.formats.model import CommittedOffset, TopicPartition
 from tests import canaries
 from tests.fakes.broker import FakeBroker
 from tests.fakes.check import check_all, check_commit

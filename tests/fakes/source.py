@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Self
 
-from service.control.deadline import Deadline
-from service.errors import CouldNotTellError
-from service.formats.model import OffsetRanges, SourceRecord
+from log_partitioner.control.deadline import Deadline
+from log_partitioner.errors import CouldNotTellError
+from log_partitioner.formats.model import OffsetRanges, SourceRecord
 from tests.fakes.broker import FakeBroker
 from tests.fakes.consumer import Point, no_point
 
 
 class FakeSource:
-    """Fulfils `service.live.RangeReader`."""
+    """Fulfils `log_partitioner.live.RangeReader`."""
 
     def __init__(self, broker: FakeBroker, wait: Callable[[], Deadline], *, point: Point = no_point) -> None:
         self._broker = broker

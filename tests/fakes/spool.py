@@ -6,8 +6,8 @@ import hashlib
 import zlib
 from collections.abc import Callable
 
-from service.boundary import Piece, SealedFile
-from service.errors import SpoolError
+from log_partitioner.boundary import Piece, SealedFile
+from log_partitioner.errors import SpoolError
 from tests.fakes.consumer import Point, no_point
 
 

@@ -8,10 +8,10 @@ from collections import deque
 from collections.abc import Mapping
 from enum import Enum
 
-from service.boundary import StoredObject
-from service.control.deadline import Deadline
-from service.errors import KeyTakenError, ReadBackError, StoreRefusedError, UploadError
-from service.privacy import veiled
+from log_partitioner.boundary import StoredObject
+from log_partitioner.control.deadline import Deadline
+from log_partitioner.errors import KeyTakenError, ReadBackError, StoreRefusedError, UploadError
+from log_partitioner.privacy import veiled
 from tests.fakes.clock import FakeClock
 from tests.fakes.consumer import Point, no_point
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from concurrent.futures import Future
 
-from service.boundary import StoredObject
-from service.control.deadline import Deadline
-from service.runtime.ports import ObjectStore, Upload
-from service.runtime.uploader import BODIES_BYTES_MAX, Uploader, _Bodies
+from log_partitioner.boundary import StoredObject
+from log_partitioner.control.deadline import Deadline
+from log_partitioner.runtime.ports import ObjectStore, Upload
+from log_partitioner.runtime.uploader import BODIES_BYTES_MAX, Uploader, _Bodies
 
 
 class InlineUploader(Uploader):

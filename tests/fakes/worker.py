@@ -7,31 +7,38 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC
 from typing import Any, NamedTuple
 
-from service import native
-from service.avro.entry_types import SchemaBounds
-from service.avro.schema_types import Limits
-from service.batch.fast_lane import LaneRules
-from service.batch.messages import Sender
-from service.batch.pack_plan import Layout, LayoutRules
-from service.batch.seal import SealRules
-from service.config.s3_settings import S3Settings
-from service.config.settings import FlushSettings, IdSettings, KafkaSettings, Settings, TimeSettings, VerifySettings
-from service.control.flush_history import OurGroup
-from service.control.flush_policy import FlushBounds
-from service.input.decode import InputRules, RecordDecoder
-from service.input.json_text import JsonDecoder
-from service.live import LiveJudge
-from service.partitioning.event_time import LATEST_US, TimeRules
-from service.partitioning.partitioner import KeyRules, Partitioner
-from service.runtime import worker
-from service.runtime.controller import Controller
-from service.runtime.first_look import LookRules
-from service.runtime.flusher import Flusher
-from service.runtime.positions import StartAt, StartRules
-from service.runtime.recorder import Recorder, RecorderRules
-from service.runtime.runloop import Runloop
-from service.runtime.stop import StopFlag
-from service.runtime.worker import Ports, Worker, WorkerRules
+from log_partitioner import native
+from log_partitioner.avro.entry_types import SchemaBounds
+from log_partitioner.avro.schema_types import Limits
+from log_partitioner.batch.fast_lane import LaneRules
+from log_partitioner.batch.messages import Sender
+from log_partitioner.batch.pack_plan import Layout, LayoutRules
+from log_partitioner.batch.seal import SealRules
+from log_partitioner.config.s3_settings import S3Settings
+from log_partitioner.config.settings import (
+    FlushSettings,
+    IdSettings,
+    KafkaSettings,
+    Settings,
+    TimeSettings,
+    VerifySettings,
+)
+from log_partitioner.control.flush_history import OurGroup
+from log_partitioner.control.flush_policy import FlushBounds
+from log_partitioner.input.decode import InputRules, RecordDecoder
+from log_partitioner.input.json_text import JsonDecoder
+from log_partitioner.live import LiveJudge
+from log_partitioner.partitioning.event_time import LATEST_US, TimeRules
+from log_partitioner.partitioning.partitioner import KeyRules, Partitioner
+from log_partitioner.runtime import worker
+from log_partitioner.runtime.controller import Controller
+from log_partitioner.runtime.first_look import LookRules
+from log_partitioner.runtime.flusher import Flusher
+from log_partitioner.runtime.positions import StartAt, StartRules
+from log_partitioner.runtime.recorder import Recorder, RecorderRules
+from log_partitioner.runtime.runloop import Runloop
+from log_partitioner.runtime.stop import StopFlag
+from log_partitioner.runtime.worker import Ports, Worker, WorkerRules
 from tests.fakes.broker import FakeBroker
 from tests.fakes.clock import FakeClock
 from tests.fakes.committer import FakeCommitter

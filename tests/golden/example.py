@@ -18,17 +18,17 @@ from typing import Any, cast
 import fastavro
 import msgspec
 
-from service.avro import container
-from service.avro.binary import encode_long
-from service.avro.infer import infer_entry
-from service.avro.schema import META, row_schema
-from service.avro.schema_types import Limits, RecordType
-from service.batch.pack_schema import merge_entries
-from service.batch.reference_lines import Described, LineWriter, widen
-from service.formats import offset_metadata
-from service.formats.adoption import AdoptedTopicPartition, Adoption, encode_adoption
-from service.formats.dead_letter import StoredRecord, encode_stored_record
-from service.formats.flush_record import (
+from log_partitioner.avro import container
+from log_partitioner.avro.binary import encode_long
+from log_partitioner.avro.infer import infer_entry
+from log_partitioner.avro.schema import META, row_schema
+from log_partitioner.avro.schema_types import Limits, RecordType
+from log_partitioner.batch.pack_schema import merge_entries
+from log_partitioner.batch.reference_lines import Described, LineWriter, widen
+from log_partitioner.formats import offset_metadata
+from log_partitioner.formats.adoption import AdoptedTopicPartition, Adoption, encode_adoption
+from log_partitioner.formats.dead_letter import StoredRecord, encode_stored_record
+from log_partitioner.formats.flush_record import (
     BackfilledTopicPartition,
     BackfillRecord,
     BackfillTotals,
@@ -38,9 +38,9 @@ from service.formats.flush_record import (
     encode_backfill_record,
     encode_flush_record,
 )
-from service.formats.model import PartitionKey, RootLink, TopicPartition
-from service.formats.projection import project
-from service.formats.reference import (
+from log_partitioner.formats.model import PartitionKey, RootLink, TopicPartition
+from log_partitioner.formats.projection import project
+from log_partitioner.formats.reference import (
     Checksum,
     Line,
     ObjectPlace,

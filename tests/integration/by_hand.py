@@ -9,15 +9,15 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
-from service.adapters.clock import SystemClock
-from service.adapters.kafka_committer import KafkaCommitter
-from service.adapters.kafka_consumer import KafkaConsumer
-from service.adapters.kafka_options import consumer_options, producer_options
-from service.boundary import Membership, Message
-from service.config.settings import FlushSettings, KafkaSettings, S3Settings, Settings
-from service.control.deadline import Deadline
-from service.errors import DiscardError
-from service.formats.model import CommittedOffset, TopicPartition
+from log_partitioner.adapters.clock import SystemClock
+from log_partitioner.adapters.kafka_committer import KafkaCommitter
+from log_partitioner.adapters.kafka_consumer import KafkaConsumer
+from log_partitioner.adapters.kafka_options import consumer_options, producer_options
+from log_partitioner.boundary import Membership, Message
+from log_partitioner.config.settings import FlushSettings, KafkaSettings, S3Settings, Settings
+from log_partitioner.control.deadline import Deadline
+from log_partitioner.errors import DiscardError
+from log_partitioner.formats.model import CommittedOffset, TopicPartition
 from tests.integration.segments import coordinator
 from tests.stack.kafka_helper import KafkaHelper, ToProduce
 from tests.stack.names import Names

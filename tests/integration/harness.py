@@ -1,6 +1,6 @@
 """A deployment of the worker for one test: topics, bucket, processes, and the audit as the judge.
 
-Workers are real processes (`python -m service run`) with short intervals; their logs are read as JSON lines.
+Workers are real processes (`python -m log_partitioner run`) with short intervals; their logs are read as JSON lines.
 """
 
 import contextlib
@@ -19,10 +19,10 @@ from typing import Any, Self
 
 from confluent_kafka import KafkaException, Message
 
-from service.formats.adoption import decode_flushes
-from service.formats.dead_letter import Reason
-from service.formats.flush_record import FlushRecord, merge_parts
-from service.formats.reference import Reference, decode_references
+from log_partitioner.formats.adoption import decode_flushes
+from log_partitioner.formats.dead_letter import Reason
+from log_partitioner.formats.flush_record import FlushRecord, merge_parts
+from log_partitioner.formats.reference import Reference, decode_references
 from tests import canaries
 from tests.stack.kafka_helper import KafkaHelper
 from tests.stack.names import Names
@@ -53,7 +53,7 @@ class Report:
 class Deployment:
     """Everything of one test; a context manager that leaves no process behind."""
 
-    program: Sequence[str] = ("-m", "service")
+    program: Sequence[str] = ("-m", "log_partitioner")
     """What of Python the workers are."""
 
     def __init__(
@@ -266,7 +266,7 @@ class Deployment:
 
     def run(self, *arguments: str, **settings: str) -> tuple[int, str]:
         """Run a command of the product as its own process, past any proxy; gives its exit code and what it wrote."""
-        command, env = [sys.executable, "-m", "service", *arguments], self.environment(**settings)
+        command, env = [sys.executable, "-m", "log_partitioner", *arguments], self.environment(**settings)
         done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=240, check=False)
         return done.returncode, done.stdout + done.stderr
 
@@ -284,7 +284,7 @@ class Deployment:
     def audit(self, *arguments: str) -> Report:
         """Run the audit as its own process, past any proxy."""
         file = self.root / "audit.json"
-        command = [sys.executable, "-m", "service", "audit", "--json", str(file), *arguments]
+        command = [sys.executable, "-m", "log_partitioner", "audit", "--json", str(file), *arguments]
         done = subprocess.run(command, env=self.environment(), capture_output=True, text=True, timeout=240, check=False)
         report = json.loads(file.read_text()) if file.exists() else {}
         return Report(done.returncode, done.stdout + done.stderr, report)

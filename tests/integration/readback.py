@@ -23,8 +23,8 @@ from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 from confluent_kafka import Message
 
-from service.formats.projection import project
-from service.formats.reference import Location, Reference
+from log_partitioner.formats.projection import project
+from log_partitioner.formats.reference import Location, Reference
 from tests.integration.harness import Deployment
 from tools.local.s3 import S3Endpoint
 

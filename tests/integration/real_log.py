@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from service import zstd
+from log_partitioner import zstd
 from tests.integration.harness import Deployment
 from tests.integration.readback import Row, difference, read_dead_letters
 from tests.stack.kafka_helper import ToProduce

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from service import zstd
+from log_partitioner import zstd
 from tests.integration.harness import Deployment, Report
 from tests.integration.one_worker import WORKER, run_through
 from tests.integration.readback import (

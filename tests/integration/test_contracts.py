@@ -10,17 +10,17 @@ from typing import Literal
 import pytest
 from confluent_kafka import Producer
 
-from service.adapters.clock import SystemClock
-from service.adapters.kafka_committer import KafkaCommitter
-from service.adapters.kafka_consumer import KafkaConsumer
-from service.adapters.kafka_flush_records import KafkaFlushRecords
-from service.adapters.kafka_options import consumer_options, producer_options
-from service.adapters.object_store import S3Store
-from service.config.s3_settings import S3Settings
-from service.config.settings import KafkaSettings, Settings
-from service.control.flush_history import OurGroup
-from service.formats.model import TopicPartition
-from service.runtime.ports import Committer, Consumer, FlushRecords
+from log_partitioner.adapters.clock import SystemClock
+from log_partitioner.adapters.kafka_committer import KafkaCommitter
+from log_partitioner.adapters.kafka_consumer import KafkaConsumer
+from log_partitioner.adapters.kafka_flush_records import KafkaFlushRecords
+from log_partitioner.adapters.kafka_options import consumer_options, producer_options
+from log_partitioner.adapters.object_store import S3Store
+from log_partitioner.config.s3_settings import S3Settings
+from log_partitioner.config.settings import KafkaSettings, Settings
+from log_partitioner.control.flush_history import OurGroup
+from log_partitioner.formats.model import TopicPartition
+from log_partitioner.runtime.ports import Committer, Consumer, FlushRecords
 from tests.contract import kafka_suite
 from tests.contract.kafka_suite import CommitterContract, ConsumerContract, FlushRecordsContract
 from tests.contract.store_suite import ObjectStoreContract, Place

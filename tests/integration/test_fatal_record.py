@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from service.formats.dead_letter import parse_headers
+from log_partitioner.formats.dead_letter import parse_headers
 from tests.integration.harness import Deployment
 from tests.stack.kafka_helper import KafkaHelper, ToProduce
 from tests.stack.names import Names
@@ -17,9 +17,9 @@ EXIT_CODE = 134
 ENDS = 1 + 1 + 2  # with many in hand; with few; alone
 DEADLY = """
 import os, sys
-from service.batch.fast_lane import FastLane
-from service.batch.python_lane import PythonLane
-from service.input.decode import RecordDecoder
+from log_partitioner.batch.fast_lane import FastLane
+from log_partitioner.batch.python_lane import PythonLane
+from log_partitioner.input.decode import RecordDecoder
 decode, take, take_by_python = RecordDecoder.decode, FastLane.take, PythonLane.take
 def deadly(self, value):
     if value and b"deadly" in value:
@@ -34,7 +34,7 @@ def deadly_to_python(self, poll, bounds, *others):
         os._exit(134)
     return take_by_python(self, poll, bounds, *others)
 RecordDecoder.decode, FastLane.take, PythonLane.take = deadly, deadly_to_the_lane, deadly_to_python
-from service.__main__ import run
+from log_partitioner.__main__ import run
 sys.argv = ["log-partitioner", "run"]
 run()
 """

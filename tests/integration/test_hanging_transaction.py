@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.cimpl import NewTopic
 
-from service.runtime.open_transactions import TELL_S
+from log_partitioner.runtime.open_transactions import TELL_S
 from tests.integration.flow import some_records
 from tests.integration.harness import Deployment
 from tests.integration.segments import bystander, leader, runbook, states_of, told, transactions_in

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from service import zstd
+from log_partitioner import zstd
 from tests.integration.harness import Deployment
 from tests.integration.one_worker import run_through
 from tests.integration.readback import Row, difference, parse_keeping, parse_rounding, read_dead_letters, read_objects

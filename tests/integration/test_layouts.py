@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from service.batch.pack_plan import FEW_PARTS
+from log_partitioner.batch.pack_plan import FEW_PARTS
 from tests.integration.harness import Deployment
 from tests.integration.one_worker import run_through
 from tests.integration.readback import ReadObject, Row, difference, read_objects

@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.cimpl import NewPartitions
 
-from service.formats import offset_metadata
+from log_partitioner.formats import offset_metadata
 from tests.integration.flow import some_records
 from tests.integration.harness import PROTOCOLS, Deployment
 from tests.stack.kafka_helper import KafkaHelper, ToProduce

@@ -8,15 +8,15 @@ from collections.abc import Iterator
 import confluent_kafka
 import pytest
 
-from service.adapters.clock import SystemClock
-from service.adapters.kafka_committer import KafkaCommitter
-from service.adapters.kafka_options import producer_options
-from service.adapters.kafka_values import parse_group_metadata
-from service.batch.fitting import BATCH_BYTES, message_bytes
-from service.boundary import Membership, Message
-from service.control.deadline import Deadline
-from service.errors import SourceError
-from service.formats.model import CommittedOffset, TopicPartition
+from log_partitioner.adapters.clock import SystemClock
+from log_partitioner.adapters.kafka_committer import KafkaCommitter
+from log_partitioner.adapters.kafka_options import producer_options
+from log_partitioner.adapters.kafka_values import parse_group_metadata
+from log_partitioner.batch.fitting import BATCH_BYTES, message_bytes
+from log_partitioner.boundary import Membership, Message
+from log_partitioner.control.deadline import Deadline
+from log_partitioner.errors import SourceError
+from log_partitioner.formats.model import CommittedOffset, TopicPartition
 from tests.fakes.hostile import MOST, Deployment, fill
 from tests.stack.kafka_helper import KafkaHelper
 from tests.stack.names import Names

@@ -4,9 +4,9 @@ from pathlib import Path
 
 from confluent_kafka import Producer
 
-from service.adapters.kafka_topics import KafkaTopics
-from service.config.settings import KafkaSettings
-from service.formats.model import TopicPartition
+from log_partitioner.adapters.kafka_topics import KafkaTopics
+from log_partitioner.config.settings import KafkaSettings
+from log_partitioner.formats.model import TopicPartition
 from tests.integration.harness import Deployment
 from tests.stack.kafka_helper import KafkaHelper
 from tests.stack.names import Names

@@ -8,12 +8,12 @@ from contextlib import ExitStack
 
 import pytest
 
-from service.adapters.clock import SystemClock
-from service.adapters.kafka_committer import KafkaCommitter
-from service.adapters.kafka_options import PINNED_PRODUCER
-from service.boundary import Message
-from service.control.deadline import Deadline
-from service.formats.model import TopicPartition
+from log_partitioner.adapters.clock import SystemClock
+from log_partitioner.adapters.kafka_committer import KafkaCommitter
+from log_partitioner.adapters.kafka_options import PINNED_PRODUCER
+from log_partitioner.boundary import Message
+from log_partitioner.control.deadline import Deadline
+from log_partitioner.formats.model import TopicPartition
 from tests.contract.reader import WAIT_S, Reader, poll_until
 from tests.integration.harness import PROTOCOLS
 from tests.stack.kafka_helper import KafkaHelper

@@ -17,10 +17,10 @@ from typing import Any
 import fastavro
 import pytest
 
-from service import zstd
-from service.avro.schema import row_schema, type_of
-from service.avro.schema_types import join_records
-from service.formats.projection import null_counts
+from log_partitioner import zstd
+from log_partitioner.avro.schema import row_schema, type_of
+from log_partitioner.avro.schema_types import join_records
+from log_partitioner.formats.projection import null_counts
 from tests.integration.harness import Deployment
 from tests.integration.one_worker import run_through
 from tests.integration.readback import ReadObject, read_objects

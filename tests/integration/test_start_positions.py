@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicCollection, TopicPartition
 
-from service.formats import offset_metadata
+from log_partitioner.formats import offset_metadata
 from tests.integration.flow import some_records
 from tests.integration.harness import Deployment
 from tests.stack.kafka_helper import KafkaHelper

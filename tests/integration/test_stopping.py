@@ -103,7 +103,12 @@ def test_settings_that_contradict_are_all_named(kafka: KafkaHelper, s3: S3Helper
             LOGP_FLUHS__INTERVAL_S="1",
         )
         done = subprocess.run(
-            [sys.executable, "-m", "service", "run"], env=env, capture_output=True, text=True, timeout=60, check=False
+            [sys.executable, "-m", "log_partitioner", "run"],
+            env=env,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
         )
 
     assert (done.returncode, done.stdout) == (2, "")

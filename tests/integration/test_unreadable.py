@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from service.control.deadline import Deadline
-from service.formats.dead_letter import parse_headers
-from service.formats.model import CommittedOffset, TopicPartition
+from log_partitioner.control.deadline import Deadline
+from log_partitioner.formats.dead_letter import parse_headers
+from log_partitioner.formats.model import CommittedOffset, TopicPartition
 from tests.contract.mock_cluster import append, batch
 from tests.contract.reader import Reader, poll_until
 from tests.integration.harness import Deployment

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from service.formats.reference import decode_references
+from log_partitioner.formats.reference import decode_references
 from tests.integration.flow import Flow, some_records
 from tests.integration.harness import Deployment
 from tests.stack.kafka_helper import KafkaHelper

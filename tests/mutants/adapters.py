@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from service.adapters import kafka_committer, kafka_consumer, kafka_options
-from service.adapters.kafka_committer import KafkaCommitter
-from service.adapters.kafka_consumer import KafkaConsumer
-from service.boundary import Message
-from service.runtime import app
+from log_partitioner.adapters import kafka_committer, kafka_consumer, kafka_options
+from log_partitioner.adapters.kafka_committer import KafkaCommitter
+from log_partitioner.adapters.kafka_consumer import KafkaConsumer
+from log_partitioner.boundary import Message
+from log_partitioner.runtime import app
 from tests.mutants.mutant import Patch
 from tests.mutants.patches import drops_in_the_library, nothing, takes_error_events_for_nothing
 from tests.mutants.read_ahead import ReadAhead

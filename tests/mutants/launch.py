@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from service.__main__ import run
-from service.runtime import app
-from service.runtime.worker import Parts, Worker
+from log_partitioner.__main__ import run
+from log_partitioner.runtime import app
+from log_partitioner.runtime.worker import Parts, Worker
 from tests.mutants.mutant import Mutant
 from tests.mutants.registry import MUTANTS
 

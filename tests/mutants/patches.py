@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from service.boundary import Poll, StoredObject
-from service.control.flush_policy import FlushCost, FlushReason, FlushWork, Size, StepSeconds
-from service.formats.model import CommittedOffset, SourceRecord, TopicPartition
-from service.input.decode import Decoded, RecordDecoder
-from service.runtime.controller import Controller
-from service.runtime.flusher import Flusher
-from service.runtime.refetch import Refetcher
-from service.runtime.runloop import Runloop
+from log_partitioner.boundary import Poll, StoredObject
+from log_partitioner.control.flush_policy import FlushCost, FlushReason, FlushWork, Size, StepSeconds
+from log_partitioner.formats.model import CommittedOffset, SourceRecord, TopicPartition
+from log_partitioner.input.decode import Decoded, RecordDecoder
+from log_partitioner.runtime.controller import Controller
+from log_partitioner.runtime.flusher import Flusher
+from log_partitioner.runtime.refetch import Refetcher
+from log_partitioner.runtime.runloop import Runloop
 from tests.fakes.consumer import FakeConsumer
 from tests.fakes.store import FakeObjectStore
 from tests.fakes.worker import DEAD_LETTERS

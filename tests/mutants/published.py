@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from service.runtime.controller import Controller
+from log_partitioner.runtime.controller import Controller
 from tests.fakes.consumer import FakeConsumer
 from tests.fakes.worker import Parts
 from tests.mutants import adapters, patches, read_ahead, workers

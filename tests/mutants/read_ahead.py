@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from service.boundary import Poll, RebalanceListener
-from service.control.deadline import Deadline
-from service.formats.model import CommittedOffset, SourceRecord, TopicPartition
+from log_partitioner.boundary import Poll, RebalanceListener
+from log_partitioner.control.deadline import Deadline
+from log_partitioner.formats.model import CommittedOffset, SourceRecord, TopicPartition
 
 TopicPartitions = frozenset[TopicPartition]
 

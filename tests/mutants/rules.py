@@ -7,15 +7,15 @@ from dataclasses import replace
 import confluent_kafka
 import pytest
 
-from service.control import state
-from service.control.flush_policy import FlushCost
-from service.input import json_text
-from service.input.decode import RecordDecoder
-from service.runtime.controller import Controller
-from service.runtime.flusher import Flusher
-from service.runtime.positions import Positions
-from service.runtime.refetch import Refetcher
-from service.runtime.runloop import Runloop
+from log_partitioner.control import state
+from log_partitioner.control.flush_policy import FlushCost
+from log_partitioner.input import json_text
+from log_partitioner.input.decode import RecordDecoder
+from log_partitioner.runtime.controller import Controller
+from log_partitioner.runtime.flusher import Flusher
+from log_partitioner.runtime.positions import Positions
+from log_partitioner.runtime.refetch import Refetcher
+from log_partitioner.runtime.runloop import Runloop
 from tests.fakes.committer import Outcome
 from tests.fakes.consumer import FakeConsumer
 from tests.fakes.member import HastyMember848

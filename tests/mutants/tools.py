@@ -14,7 +14,7 @@ from typing import Any
 
 import structlog
 
-from service.errors import StopError
+from log_partitioner.errors import StopError
 from tests.fakes.audited import audit_of
 from tests.fakes.store import PutFault
 from tests.fakes.worker import verifying

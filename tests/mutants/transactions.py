@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from service.boundary import Membership, Message
-from service.control.deadline import Deadline
-from service.errors import FencedError
-from service.formats.model import CommittedOffset, TopicPartition
+from log_partitioner.boundary import Membership, Message
+from log_partitioner.control.deadline import Deadline
+from log_partitioner.errors import FencedError
+from log_partitioner.formats.model import CommittedOffset, TopicPartition
 from tests.fakes.committer import FakeCommitter, Outcome
 from tests.fakes.consumer import FakeConsumer
 

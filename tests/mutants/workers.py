@@ -11,20 +11,20 @@ from typing import Any
 
 import confluent_kafka
 
-from service.batch.batch import ClosedBatch, Opening
-from service.batch.progress import Progress
-from service.batch.rows import Rows
-from service.boundary import Membership, Message, StoredObject
-from service.control.deadline import Deadline
-from service.control.flush_policy import FlushReason
-from service.control.state import NOTHING
-from service.errors import CommitAbortedError, CommitUnknownError, DiscardError
-from service.formats.model import CommittedOffset, SourceRecord, TopicPartition
-from service.runtime.controller import Controller
-from service.runtime.flusher import Flusher, FlushSummary
-from service.runtime.ports import Upload, Uploads
-from service.runtime.recorder import Recorder
-from service.runtime.runloop import Runloop
+from log_partitioner.batch.batch import ClosedBatch, Opening
+from log_partitioner.batch.progress import Progress
+from log_partitioner.batch.rows import Rows
+from log_partitioner.boundary import Membership, Message, StoredObject
+from log_partitioner.control.deadline import Deadline
+from log_partitioner.control.flush_policy import FlushReason
+from log_partitioner.control.state import NOTHING
+from log_partitioner.errors import CommitAbortedError, CommitUnknownError, DiscardError
+from log_partitioner.formats.model import CommittedOffset, SourceRecord, TopicPartition
+from log_partitioner.runtime.controller import Controller
+from log_partitioner.runtime.flusher import Flusher, FlushSummary
+from log_partitioner.runtime.ports import Upload, Uploads
+from log_partitioner.runtime.recorder import Recorder
+from log_partitioner.runtime.runloop import Runloop
 
 
 class DropsBufferedRecords(Runloop):

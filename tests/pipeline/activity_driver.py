@@ -8,8 +8,8 @@ import signal
 import sys
 from typing import Any
 
-from pipeline.cli import main
-from pipeline.jobs.user_activity import UserActivity
+from log_partitioner_pipeline.cli import main
+from log_partitioner_pipeline.jobs.user_activity import UserActivity
 
 
 def stop_before(name: str) -> None:

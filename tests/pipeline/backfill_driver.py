@@ -5,11 +5,11 @@ Whoever started it sees the line `stopped at POINT` in its output, and then kill
 
 import sys
 
-from pipeline.backfill.publish import Publication
-from pipeline.cli import main
-from pipeline.jobs.backfill import Backfill
-from pipeline.publisher import Publisher
-from service.adapters.kafka_committer import KafkaCommitter
+from log_partitioner.adapters.kafka_committer import KafkaCommitter
+from log_partitioner_pipeline.backfill.publish import Publication
+from log_partitioner_pipeline.cli import main
+from log_partitioner_pipeline.jobs.backfill import Backfill
+from log_partitioner_pipeline.publisher import Publisher
 from tests.pipeline.stopping import Point, stop_at
 
 # Where the driver stops: before or after a call of this method, and which call.

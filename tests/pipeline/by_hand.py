@@ -14,9 +14,9 @@ from typing import Any, Literal
 import msgspec
 from confluent_kafka import Message
 
-from service.formats.adoption import AdoptedTopicPartition, Adoption, encode_adoption
-from service.formats.dead_letter import DeadLetter, Reason, headers_of
-from service.formats.flush_record import (
+from log_partitioner.formats.adoption import AdoptedTopicPartition, Adoption, encode_adoption
+from log_partitioner.formats.dead_letter import DeadLetter, Reason, headers_of
+from log_partitioner.formats.flush_record import (
     FlushedTopicPartition,
     FlushRecord,
     FlushTotals,
@@ -24,9 +24,9 @@ from service.formats.flush_record import (
     encode_flush_record,
     split_parts,
 )
-from service.formats.model import PartitionKey, SourceRecord, TopicPartition
-from service.formats.object_key import data_key, pack_key
-from service.formats.reference import Reference, decode_references, encode_message
+from log_partitioner.formats.model import PartitionKey, SourceRecord, TopicPartition
+from log_partitioner.formats.object_key import data_key, pack_key
+from log_partitioner.formats.reference import Reference, decode_references, encode_message
 from tests.pipeline.groups import commit
 from tests.pipeline.packs import Entry, Written, split_message, write_object
 from tests.stack.kafka_helper import KafkaHelper, ToProduce

@@ -13,8 +13,8 @@ from typing import Protocol
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.config import JobSettings, load_all
-from pipeline.session import catalog_options, open_session
+from log_partitioner_pipeline.config import JobSettings, load_all
+from log_partitioner_pipeline.session import catalog_options, open_session
 from tests.stack.s3_helper import S3Helper
 from tools.demo.options import small_spark, temporary_files
 from tools.local.processes import ServerProcess
@@ -63,7 +63,9 @@ class Lake:
             if key.startswith("spark.sql."):
                 self.spark.conf.set(key, value)
 
-    def start(self, name: str, *arguments: str, program: tuple[str, ...] = ("-m", "pipeline")) -> ServerProcess:
+    def start(
+        self, name: str, *arguments: str, program: tuple[str, ...] = ("-m", "log_partitioner_pipeline")
+    ) -> ServerProcess:
         """Start a job as a process of its own; its log is `root/name.log`. It runs each plan once: none is compiled."""
         command = [sys.executable, *program, *arguments]
         environment = self.variables | small_spark(is_compiled=False) | temporary_files(self.root / "tmp")

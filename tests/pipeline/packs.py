@@ -13,14 +13,14 @@ from typing import Any, NamedTuple
 import fastavro
 import msgspec
 
-from service.avro.container import SYNC_BYTES, Codec, block, compressor, header
-from service.avro.infer import infer_entry
-from service.avro.names import avro_names
-from service.avro.schema import RowSchema, row_schema
-from service.avro.schema_types import ArrayType, Limits, MapType, RecordType, Scalar, Type, join_records
-from service.batch.pack_schema import merge_entries, projection_of
-from service.formats.model import PartitionKey, RootLink
-from service.formats.reference import (
+from log_partitioner.avro.container import SYNC_BYTES, Codec, block, compressor, header
+from log_partitioner.avro.infer import infer_entry
+from log_partitioner.avro.names import avro_names
+from log_partitioner.avro.schema import RowSchema, row_schema
+from log_partitioner.avro.schema_types import ArrayType, Limits, MapType, RecordType, Scalar, Type, join_records
+from log_partitioner.batch.pack_schema import merge_entries, projection_of
+from log_partitioner.formats.model import PartitionKey, RootLink
+from log_partitioner.formats.reference import (
     Checksum,
     CoveredRange,
     Line,

@@ -17,13 +17,20 @@ import fastavro
 from confluent_kafka import Message
 from msgspec.structs import replace
 
-from pipeline.audit.result import Example, Result
-from pipeline.rows import read_header, read_rows
-from service.accounting import Kind
-from service.avro.container import SYNC_BYTES, block, compressor, header
-from service.formats.dead_letter import HEADER_GROUP
-from service.formats.flush_record import FlushedTopicPartition, FlushRecord, encode_flush_record, merge_parts
-from service.formats.reference import Checksum, Reference, ReferenceMessage, RootRange, SourceRange, encode_message
+from log_partitioner.accounting import Kind
+from log_partitioner.avro.container import SYNC_BYTES, block, compressor, header
+from log_partitioner.formats.dead_letter import HEADER_GROUP
+from log_partitioner.formats.flush_record import FlushedTopicPartition, FlushRecord, encode_flush_record, merge_parts
+from log_partitioner.formats.reference import (
+    Checksum,
+    Reference,
+    ReferenceMessage,
+    RootRange,
+    SourceRange,
+    encode_message,
+)
+from log_partitioner_pipeline.audit.result import Example, Result
+from log_partitioner_pipeline.rows import read_header, read_rows
 from tests.pipeline.packs import messages_of
 from tests.stack.kafka_helper import KafkaHelper, ToProduce
 from tests.stack.names import Names

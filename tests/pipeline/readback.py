@@ -7,10 +7,10 @@ from typing import Any
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
-from pipeline.session import CATALOG
-from pipeline.table_rows import restore
-from service.oracle.equal import canonical
-from service.oracle.json_text import parse_rounding
+from log_partitioner.oracle.equal import canonical
+from log_partitioner.oracle.json_text import parse_rounding
+from log_partitioner_pipeline.session import CATALOG
+from log_partitioner_pipeline.table_rows import restore
 from tests.pipeline.conftest import Lake
 
 Places = dict[tuple[int, int, int], Any]

@@ -5,8 +5,8 @@ Whoever started it sees the line `stopped at POINT` in its output, and then kill
 
 import sys
 
-from pipeline.cli import main
-from pipeline.retire import Retirement
+from log_partitioner_pipeline.cli import main
+from log_partitioner_pipeline.retire import Retirement
 from tests.pipeline.stopping import Point, stop_at
 
 POINTS: dict[str, Point] = {

@@ -5,9 +5,9 @@ Whoever started it sees the line `stopped at POINT` in its output, and then kill
 
 import sys
 
-from pipeline.branches import Branch
-from pipeline.cli import main
-from pipeline.table import Table
+from log_partitioner_pipeline.branches import Branch
+from log_partitioner_pipeline.cli import main
+from log_partitioner_pipeline.table import Table
 from tests.pipeline.stopping import Point, stop_at
 
 # Where the driver stops: before or after a call of this method.

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from pipeline.activity.tables import PROPERTY_OFFSETS
-from pipeline.jobs.user_activity import Update, UserActivity
+from log_partitioner_pipeline.activity.tables import PROPERTY_OFFSETS
+from log_partitioner_pipeline.jobs.user_activity import Update, UserActivity
 from tests.integration.harness import Deployment
 from tests.integration.one_worker import run_through
 from tests.pipeline.conftest import Lake

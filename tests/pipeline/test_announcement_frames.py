@@ -13,27 +13,27 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from pipeline import topics
-from pipeline.audit import frames, judged, sides
-from pipeline.audit.accounts import wrong_messages
-from pipeline.audit.announced import read_announced
-from pipeline.audit.findings import union
-from pipeline.audit.ground import Announced
-from pipeline.audit.object_bytes import wrong_bytes
-from pipeline.audit.schemas import wrong_schemas
-from pipeline.retire import objects_of
-from pipeline.topics import flush_records, reference_lines, references
-from service.accounting import Kind
-from service.formats.adoption import Lineage, encode_adoption
-from service.formats.flush_record import (
+from log_partitioner.accounting import Kind
+from log_partitioner.formats.adoption import Lineage, encode_adoption
+from log_partitioner.formats.flush_record import (
     FlushedTopicPartition,
     FlushRecord,
     FlushTotals,
     encode_flush_record,
     split_parts,
 )
-from service.formats.model import PartitionKey
-from service.formats.reference import encode_message
+from log_partitioner.formats.model import PartitionKey
+from log_partitioner.formats.reference import encode_message
+from log_partitioner_pipeline import topics
+from log_partitioner_pipeline.audit import frames, judged, sides
+from log_partitioner_pipeline.audit.accounts import wrong_messages
+from log_partitioner_pipeline.audit.announced import read_announced
+from log_partitioner_pipeline.audit.findings import union
+from log_partitioner_pipeline.audit.ground import Announced
+from log_partitioner_pipeline.audit.object_bytes import wrong_bytes
+from log_partitioner_pipeline.audit.schemas import wrong_schemas
+from log_partitioner_pipeline.retire import objects_of
+from log_partitioner_pipeline.topics import flush_records, reference_lines, references
 from tests.golden.example import ADOPTION, GOLDEN
 from tests.pipeline.conftest import pipeline_variables, settings_of
 from tests.pipeline.packs import BUCKET, Entry, Written, split_message, write_object

@@ -10,11 +10,11 @@ from msgspec.structs import replace
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from pipeline.audit.auditor import Auditor, Options
-from pipeline.audit.result import Result, Window
-from pipeline.jobs.materialize import Materialize
-from pipeline.report.files import write_page
-from service.accounting import ExitCode, Kind
+from log_partitioner.accounting import ExitCode, Kind
+from log_partitioner_pipeline.audit.auditor import Auditor, Options
+from log_partitioner_pipeline.audit.result import Result, Window
+from log_partitioner_pipeline.jobs.materialize import Materialize
+from log_partitioner_pipeline.report.files import write_page
 from tests.integration.harness import Deployment
 from tests.integration.one_worker import run_through
 from tests.pipeline.conftest import Lake

@@ -7,15 +7,15 @@ from functools import partial
 import pytest
 from msgspec.structs import replace
 
-from pipeline.audit.auditor import Auditor, Options
-from pipeline.audit.result import Result, Window
-from pipeline.backfill.outbox import outboxes_prefix
-from pipeline.backfill.ranges import Wanted, parse_offsets
-from pipeline.rows import read_rows
-from service.accounting import ExitCode, Kind
-from service.formats.dead_letter import parse_headers
-from service.formats.flush_record import decode_backfill_record, encode_backfill_record
-from service.formats.reference import Reference, decode_message, encode_message, reference_id
+from log_partitioner.accounting import ExitCode, Kind
+from log_partitioner.formats.dead_letter import parse_headers
+from log_partitioner.formats.flush_record import decode_backfill_record, encode_backfill_record
+from log_partitioner.formats.reference import Reference, decode_message, encode_message, reference_id
+from log_partitioner_pipeline.audit.auditor import Auditor, Options
+from log_partitioner_pipeline.audit.result import Result, Window
+from log_partitioner_pipeline.backfill.outbox import outboxes_prefix
+from log_partitioner_pipeline.backfill.ranges import Wanted, parse_offsets
+from log_partitioner_pipeline.rows import read_rows
 from tests.integration.harness import Deployment
 from tests.integration.one_worker import run_through
 from tests.pipeline.conftest import Lake

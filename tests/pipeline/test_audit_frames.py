@@ -8,21 +8,21 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from pipeline.audit import frames
-from pipeline.audit.accounts import coverage, judge_flushes, without_offset
-from pipeline.audit.collect import collect_examples, collect_ids, count_by_kind, findings_by_hour
-from pipeline.audit.compare import compare
-from pipeline.audit.findings import row_findings, union
-from pipeline.audit.ground import Announced, find_ground
-from pipeline.audit.result import Window
-from pipeline.audit.scope import Asked, Source
-from pipeline.audit.sides import reach_of
-from pipeline.audit.stored import sort_out
-from pipeline.kafka import Ends
-from pipeline.topics import lines_of
-from service.accounting import Kind
-from service.config.s3_settings import S3Settings
-from service.formats.model import TopicPartition
+from log_partitioner.accounting import Kind
+from log_partitioner.config.s3_settings import S3Settings
+from log_partitioner.formats.model import TopicPartition
+from log_partitioner_pipeline.audit import frames
+from log_partitioner_pipeline.audit.accounts import coverage, judge_flushes, without_offset
+from log_partitioner_pipeline.audit.collect import collect_examples, collect_ids, count_by_kind, findings_by_hour
+from log_partitioner_pipeline.audit.compare import compare
+from log_partitioner_pipeline.audit.findings import row_findings, union
+from log_partitioner_pipeline.audit.ground import Announced, find_ground
+from log_partitioner_pipeline.audit.result import Window
+from log_partitioner_pipeline.audit.scope import Asked, Source
+from log_partitioner_pipeline.audit.sides import reach_of
+from log_partitioner_pipeline.audit.stored import sort_out
+from log_partitioner_pipeline.kafka import Ends
+from log_partitioner_pipeline.topics import lines_of
 from tests.pipeline.conftest import pipeline_variables, settings_of
 
 COMPARED = "deliverable boolean, id string, in_files int, in_dead_letters int, row_ids array<string>"

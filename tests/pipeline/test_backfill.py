@@ -17,16 +17,16 @@ import confluent_kafka
 import pytest
 from py4j.protocol import Py4JJavaError
 
-from pipeline.backfill.outbox import Run
-from pipeline.backfill.ranges import Wanted, parse_offsets
-from pipeline.errors import OvertakenError, RangeError
-from pipeline.jobs.backfill import Backfill
-from service.adapters.kafka_topics import KafkaTopics
-from service.errors import CouldNotTellError
-from service.formats.dead_letter import parse_headers
-from service.formats.model import TopicPartition
-from service.formats.projection import project
-from service.formats.reference import Reference, decode_message, decode_references, encode_message
+from log_partitioner.adapters.kafka_topics import KafkaTopics
+from log_partitioner.errors import CouldNotTellError
+from log_partitioner.formats.dead_letter import parse_headers
+from log_partitioner.formats.model import TopicPartition
+from log_partitioner.formats.projection import project
+from log_partitioner.formats.reference import Reference, decode_message, decode_references, encode_message
+from log_partitioner_pipeline.backfill.outbox import Run
+from log_partitioner_pipeline.backfill.ranges import Wanted, parse_offsets
+from log_partitioner_pipeline.errors import OvertakenError, RangeError
+from log_partitioner_pipeline.jobs.backfill import Backfill
 from tests.integration.harness import Deployment
 from tests.integration.one_worker import run_through
 from tests.pipeline.backfill_driver import POINTS

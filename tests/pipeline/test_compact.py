@@ -11,14 +11,14 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from pipeline.audit.auditor import Auditor, Options
-from pipeline.audit.result import Window
-from pipeline.errors import PipelineError
-from pipeline.jobs.compact import Compact, PassedHour, choose, utc_hours
-from pipeline.jobs.materialize import Materialize
-from pipeline.table import Table
-from pipeline.upkeep import FileHour
-from service.oracle.equal import canonical
+from log_partitioner.oracle.equal import canonical
+from log_partitioner_pipeline.audit.auditor import Auditor, Options
+from log_partitioner_pipeline.audit.result import Window
+from log_partitioner_pipeline.errors import PipelineError
+from log_partitioner_pipeline.jobs.compact import Compact, PassedHour, choose, utc_hours
+from log_partitioner_pipeline.jobs.materialize import Materialize
+from log_partitioner_pipeline.table import Table
+from log_partitioner_pipeline.upkeep import FileHour
 from tests.integration.harness import Deployment
 from tests.integration.one_worker import run_through
 from tests.pipeline.conftest import Lake

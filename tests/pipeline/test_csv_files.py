@@ -6,11 +6,11 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from pipeline.audit import by_id, csv_collect
-from pipeline.audit.by_id import ArchiveRules
-from pipeline.audit.csv_archive import ArchivedFile, read_files
-from pipeline.audit.frames import IDENTIFIED
-from service.accounting import Kind
+from log_partitioner.accounting import Kind
+from log_partitioner_pipeline.audit import by_id, csv_collect
+from log_partitioner_pipeline.audit.by_id import ArchiveRules
+from log_partitioner_pipeline.audit.csv_archive import ArchivedFile, read_files
+from log_partitioner_pipeline.audit.frames import IDENTIFIED
 from tests.pipeline.conftest import settings_of
 
 WORKER = {

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from pipeline import cli
-from pipeline.audit.auditor import Auditor, Options
-from pipeline.audit.csv_auditor import CsvAuditor, CsvOptions
-from pipeline.audit.result import Result, Window, decode, encode
-from pipeline.jobs import audit, compare
-from service.accounting import ExitCode, Kind
+from log_partitioner.accounting import ExitCode, Kind
+from log_partitioner_pipeline import cli
+from log_partitioner_pipeline.audit.auditor import Auditor, Options
+from log_partitioner_pipeline.audit.csv_auditor import CsvAuditor, CsvOptions
+from log_partitioner_pipeline.audit.result import Result, Window, decode, encode
+from log_partitioner_pipeline.jobs import audit, compare
 from tests.integration.harness import Deployment
 from tests.integration.one_worker import run_through
 from tests.pipeline import older_system

@@ -12,9 +12,9 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.cimpl import NewTopic
 
-from pipeline.backfill.ranges import Wanted
-from pipeline.jobs.backfill import Backfill
-from service.audit.findings import Kind
+from log_partitioner.audit.findings import Kind
+from log_partitioner_pipeline.backfill.ranges import Wanted
+from log_partitioner_pipeline.jobs.backfill import Backfill
 from tests.integration.flow import some_records
 from tests.integration.harness import Deployment
 from tests.integration.segments import bystander, coordinator, leader, runbook, states_of, told, transactions_in

@@ -8,20 +8,20 @@ from typing import Any, NamedTuple
 import pytest
 from structlog.testing import capture_logs
 
-from pipeline.audit.auditor import Auditor, Options
-from pipeline.audit.result import Result, Window
-from pipeline.backfill.held import held_by_references
-from pipeline.backfill.retired import frame_of
-from pipeline.jobs.compact import Compact
-from pipeline.jobs.materialize import Materialize
-from pipeline.jobs.user_activity import UserActivity
-from pipeline.kafka import partition_ends
-from pipeline.retire import Retired
-from pipeline.retired import RetiredObjects
-from service.accounting import ExitCode, Kind
-from service.formats.adoption import Lineage
-from service.formats.model import TopicPartition
-from service.oracle.equal import canonical
+from log_partitioner.accounting import ExitCode, Kind
+from log_partitioner.formats.adoption import Lineage
+from log_partitioner.formats.model import TopicPartition
+from log_partitioner.oracle.equal import canonical
+from log_partitioner_pipeline.audit.auditor import Auditor, Options
+from log_partitioner_pipeline.audit.result import Result, Window
+from log_partitioner_pipeline.backfill.held import held_by_references
+from log_partitioner_pipeline.backfill.retired import frame_of
+from log_partitioner_pipeline.jobs.compact import Compact
+from log_partitioner_pipeline.jobs.materialize import Materialize
+from log_partitioner_pipeline.jobs.user_activity import UserActivity
+from log_partitioner_pipeline.kafka import partition_ends
+from log_partitioner_pipeline.retire import Retired
+from log_partitioner_pipeline.retired import RetiredObjects
 from tests.pipeline import minutes, planted
 from tests.pipeline.by_hand import ByHand, Layout
 from tests.pipeline.conftest import Lake

@@ -4,9 +4,9 @@ import uuid
 
 from pyspark.sql import SparkSession
 
-from pipeline.session import CATALOG
-from pipeline.whose import claim, group_of, history_of
-from service.config.settings import KafkaSettings
+from log_partitioner.config.settings import KafkaSettings
+from log_partitioner_pipeline.session import CATALOG
+from log_partitioner_pipeline.whose import claim, group_of, history_of
 from tests.unit.pipeline.test_whose import reference
 
 KAFKA = KafkaSettings(bootstrap_servers="nowhere:1", source_topics=("source",), group_id="a")

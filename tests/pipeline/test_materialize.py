@@ -11,13 +11,13 @@ import pytest
 from confluent_kafka import OFFSET_END, Producer, TopicPartition
 from pyspark.sql import types as T
 
-from pipeline.errors import PipelineError, TableError
-from pipeline.jobs.materialize import Materialize
-from pipeline.jobs.user_activity import UserActivity
-from pipeline.kafka import ask_topic_id, partition_ends
-from service.config.settings import KafkaSettings
-from service.formats.reference import Reference, encode_message
-from service.oracle.equal import canonical
+from log_partitioner.config.settings import KafkaSettings
+from log_partitioner.formats.reference import Reference, encode_message
+from log_partitioner.oracle.equal import canonical
+from log_partitioner_pipeline.errors import PipelineError, TableError
+from log_partitioner_pipeline.jobs.materialize import Materialize
+from log_partitioner_pipeline.jobs.user_activity import UserActivity
+from log_partitioner_pipeline.kafka import ask_topic_id, partition_ends
 from tests.integration.harness import Deployment
 from tests.integration.one_worker import run_through
 from tests.pipeline.conftest import Lake

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import pytest
 
-from pipeline.jobs.materialize import Materialize
-from service.oracle.equal import canonical
+from log_partitioner.oracle.equal import canonical
+from log_partitioner_pipeline.jobs.materialize import Materialize
 from tests.integration.harness import Deployment
 from tests.integration.one_worker import run_through
 from tests.pipeline.conftest import Lake

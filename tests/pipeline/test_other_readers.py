@@ -15,7 +15,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from bench.readers import SPARK_AVRO
-from service.formats.reference import Reference
+from log_partitioner.formats.reference import Reference
 from tests.integration.harness import Deployment
 from tests.integration.one_worker import run_through
 from tests.pipeline.conftest import Lake

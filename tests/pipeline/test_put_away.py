@@ -5,11 +5,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from pipeline.audit.auditor import Auditor, Options
-from pipeline.audit.result import Result, Verdict, Window
-from pipeline.backfill.ranges import Wanted
-from pipeline.client_reader import TIMESTAMP_MAX_MS
-from pipeline.jobs.backfill import Backfill
+from log_partitioner_pipeline.audit.auditor import Auditor, Options
+from log_partitioner_pipeline.audit.result import Result, Verdict, Window
+from log_partitioner_pipeline.backfill.ranges import Wanted
+from log_partitioner_pipeline.client_reader import TIMESTAMP_MAX_MS
+from log_partitioner_pipeline.jobs.backfill import Backfill
 from tests.integration.harness import Deployment
 from tests.integration.test_fatal_record import DEADLY, ENDS, EXIT_CODE
 from tests.integration.test_unreadable import BATCH, damage, entry, write_batches

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.python_daemon import leave_out_archives
+from log_partitioner_pipeline.python_daemon import leave_out_archives
 from tools.local.class_archive import options_to_load
 from tools.pipeline_jars import spark_class_archive
 

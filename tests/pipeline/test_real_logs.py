@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.audit.auditor import Auditor, Options
-from pipeline.audit.result import Window
-from pipeline.jobs.materialize import Materialize
-from pipeline.table_rows import restore
-from service.accounting import ExitCode
+from log_partitioner.accounting import ExitCode
+from log_partitioner_pipeline.audit.auditor import Auditor, Options
+from log_partitioner_pipeline.audit.result import Window
+from log_partitioner_pipeline.jobs.materialize import Materialize
+from log_partitioner_pipeline.table_rows import restore
 from tests.integration.harness import Deployment
 from tests.integration.one_worker import run_through
 from tests.integration.readback import parse_rounding

@@ -13,28 +13,28 @@ from typing import Any, NamedTuple
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from pipeline.activity import stages
-from pipeline.activity.tables import StateTable
-from pipeline.audit import sides
-from pipeline.audit.auditor import Auditor, Options
-from pipeline.audit.result import Result, Window
-from pipeline.audit.retired import ReferenceReader
-from pipeline.audit.scope import Span
-from pipeline.audit.verdicts import read_passed
-from pipeline.backfill.ranges import Wanted
-from pipeline.errors import ObjectError, OvertakenError, TableError
-from pipeline.jobs.backfill import Backfill
-from pipeline.jobs.compact import Compact
-from pipeline.jobs.materialize import Materialize
-from pipeline.kafka import partition_ends
-from pipeline.retire import Retired, Retirement
-from pipeline.retired import RetiredObjects
-from pipeline.rows import read_rows
-from pipeline.table import Table
-from pipeline.topics import read_messages, references
-from service.accounting import ExitCode, Kind
-from service.formats.model import TopicPartition
-from service.oracle.equal import canonical
+from log_partitioner.accounting import ExitCode, Kind
+from log_partitioner.formats.model import TopicPartition
+from log_partitioner.oracle.equal import canonical
+from log_partitioner_pipeline.activity import stages
+from log_partitioner_pipeline.activity.tables import StateTable
+from log_partitioner_pipeline.audit import sides
+from log_partitioner_pipeline.audit.auditor import Auditor, Options
+from log_partitioner_pipeline.audit.result import Result, Window
+from log_partitioner_pipeline.audit.retired import ReferenceReader
+from log_partitioner_pipeline.audit.scope import Span
+from log_partitioner_pipeline.audit.verdicts import read_passed
+from log_partitioner_pipeline.backfill.ranges import Wanted
+from log_partitioner_pipeline.errors import ObjectError, OvertakenError, TableError
+from log_partitioner_pipeline.jobs.backfill import Backfill
+from log_partitioner_pipeline.jobs.compact import Compact
+from log_partitioner_pipeline.jobs.materialize import Materialize
+from log_partitioner_pipeline.kafka import partition_ends
+from log_partitioner_pipeline.retire import Retired, Retirement
+from log_partitioner_pipeline.retired import RetiredObjects
+from log_partitioner_pipeline.rows import read_rows
+from log_partitioner_pipeline.table import Table
+from log_partitioner_pipeline.topics import read_messages, references
 from tests.integration.harness import Deployment
 from tests.integration.one_worker import run_through
 from tests.pipeline.conftest import Lake

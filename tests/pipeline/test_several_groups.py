@@ -7,18 +7,18 @@ from typing import Any
 
 import pytest
 
-from pipeline.audit.auditor import Auditor, Options
-from pipeline.audit.result import Window
-from pipeline.backfill.ranges import Wanted
-from pipeline.config import JobSettings
-from pipeline.errors import TableError
-from pipeline.jobs.backfill import Backfill
-from pipeline.jobs.compact import Compact
-from pipeline.jobs.materialize import Materialize
-from pipeline.jobs.user_activity import UserActivity
-from service.accounting import ExitCode
-from service.errors import CouldNotTellError
-from service.oracle.equal import canonical
+from log_partitioner.accounting import ExitCode
+from log_partitioner.errors import CouldNotTellError
+from log_partitioner.oracle.equal import canonical
+from log_partitioner_pipeline.audit.auditor import Auditor, Options
+from log_partitioner_pipeline.audit.result import Window
+from log_partitioner_pipeline.backfill.ranges import Wanted
+from log_partitioner_pipeline.config import JobSettings
+from log_partitioner_pipeline.errors import TableError
+from log_partitioner_pipeline.jobs.backfill import Backfill
+from log_partitioner_pipeline.jobs.compact import Compact
+from log_partitioner_pipeline.jobs.materialize import Materialize
+from log_partitioner_pipeline.jobs.user_activity import UserActivity
 from tests.pipeline.by_hand import ByHand
 from tests.pipeline.conftest import Lake, settings_of
 from tests.pipeline.readback import Places, read_table

@@ -13,17 +13,17 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
-from pipeline.activity.stages import HOUR_KEY, HOURS
-from pipeline.activity.tables import StateTable
-from pipeline.branches import Branch, load_table
-from pipeline.changes import change_by_others
-from pipeline.columns import FIXED_FIELDS, META_TYPE
-from pipeline.config import JobSettings
-from pipeline.errors import OvertakenError
-from pipeline.session import catalog_options
-from pipeline.table import SUMMARY_CARRIED, Position, Table, format_offsets
-from pipeline.upkeep import Upkeep
-from service.formats.reference import Reference
+from log_partitioner.formats.reference import Reference
+from log_partitioner_pipeline.activity.stages import HOUR_KEY, HOURS
+from log_partitioner_pipeline.activity.tables import StateTable
+from log_partitioner_pipeline.branches import Branch, load_table
+from log_partitioner_pipeline.changes import change_by_others
+from log_partitioner_pipeline.columns import FIXED_FIELDS, META_TYPE
+from log_partitioner_pipeline.config import JobSettings
+from log_partitioner_pipeline.errors import OvertakenError
+from log_partitioner_pipeline.session import catalog_options
+from log_partitioner_pipeline.table import SUMMARY_CARRIED, Position, Table, format_offsets
+from log_partitioner_pipeline.upkeep import Upkeep
 from tests.pipeline.conftest import pipeline_variables, settings_of
 from tests.pipeline.others import by_others
 from tests.pipeline.packs import KEY, Entry, write_object

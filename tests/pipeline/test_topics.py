@@ -5,8 +5,8 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from pipeline import topics
-from service.formats.model import TopicPartition
+from log_partitioner.formats.model import TopicPartition
+from log_partitioner_pipeline import topics
 from tests.pipeline.conftest import pipeline_variables, settings_of
 from tests.stack.kafka_helper import KafkaHelper, ToProduce
 from tests.stack.names import Names

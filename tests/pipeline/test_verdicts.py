@@ -6,10 +6,10 @@ from collections.abc import Callable
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.audit.result import Verdict, Window
-from pipeline.audit.verdicts import read_passed, write_verdicts
-from pipeline.table import Position
-from service.config.settings import KafkaSettings
+from log_partitioner.config.settings import KafkaSettings
+from log_partitioner_pipeline.audit.result import Verdict, Window
+from log_partitioner_pipeline.audit.verdicts import read_passed, write_verdicts
+from log_partitioner_pipeline.table import Position
 
 TOPIC = "references"
 KAFKA = KafkaSettings(bootstrap_servers="nowhere:1", source_topics=("logs",), group_id="g")

@@ -11,7 +11,7 @@ import time
 
 from hypothesis import HealthCheck, given, seed, settings
 
-from service import native
+from log_partitioner import native
 from tests.property.test_lanes import CASES
 from tests.property.test_lanes import test_lanes_deliver_the_same_bytes as compare
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from pipeline.activity.counted import CountedEntries, CountedRange
-from pipeline.activity.entries import ENTRIES
-from pipeline.activity.stages import HOUR_KEY, HOURS, fold_hours
+from log_partitioner_pipeline.activity.counted import CountedEntries, CountedRange
+from log_partitioner_pipeline.activity.entries import ENTRIES
+from log_partitioner_pipeline.activity.stages import HOUR_KEY, HOURS, fold_hours
 
 Place = tuple[str, int, int, int]
 Row = dict[str, Any]

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from service.batch.batch import Batch, ClosedBatch, Opening
-from service.batch.progress import Progress, Tracker
-from service.boundary import Membership
-from service.formats.model import CommittedOffset, TopicPartition
+from log_partitioner.batch.batch import Batch, ClosedBatch, Opening
+from log_partitioner.batch.progress import Progress, Tracker
+from log_partitioner.boundary import Membership
+from log_partitioner.formats.model import CommittedOffset, TopicPartition
 from tests.fakes.spool import FakeSpool
 
 MEMBER = Membership(1, "member", None)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pyiceberg.schema import make_compatible_name
 from pyspark.sql import types as T
 
-from pipeline.columns import (
+from log_partitioner_pipeline.columns import (
     admit,
     column_name,
     escape,

@@ -6,9 +6,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from service.control.flush_policy import FlushReason
-from service.errors import TooManyFailuresError
-from service.formats.model import TopicPartition
+from log_partitioner.control.flush_policy import FlushReason
+from log_partitioner.errors import TooManyFailuresError
+from log_partitioner.formats.model import TopicPartition
 from tests.fakes.committer import Outcome
 from tests.fakes.records import P0, P1, P2
 from tests.fakes.rig import Rig

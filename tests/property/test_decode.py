@@ -14,8 +14,8 @@ from backports import zstd
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.input.decode import Decoded, InputRules, RecordDecoder
-from service.input.json_text import JsonDecoder, UndecodableError, split_array, split_object
+from log_partitioner.input.decode import Decoded, InputRules, RecordDecoder
+from log_partitioner.input.json_text import JsonDecoder, UndecodableError, split_array, split_object
 from tests.property.avro_reading import canonical
 from tests.strategies import json_values, names
 

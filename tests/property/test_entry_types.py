@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.avro import entry_types as module
-from service.avro.entry_types import EntryTypes, SchemaBounds
-from service.avro.infer import TooDeepError, TooManyFieldsError, fit_entry, infer_entry
-from service.avro.schema_types import Limits, RecordType
+from log_partitioner.avro import entry_types as module
+from log_partitioner.avro.entry_types import EntryTypes, SchemaBounds
+from log_partitioner.avro.infer import TooDeepError, TooManyFieldsError, fit_entry, infer_entry
+from log_partitioner.avro.schema_types import Limits, RecordType
 from tests.strategies import LIMITS, entries, entries_near, entry_types, times_as_many, values
 
 Entry = dict[str, Any]

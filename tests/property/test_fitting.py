@@ -12,13 +12,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from service.batch.fitting import message_bytes
-from service.boundary import Message
-from service.formats.dead_letter import decode_stored_record, parse_headers
-from service.formats.flush_record import decode_flush_record, merge_parts
-from service.formats.model import SourceRecord, TopicPartition
-from service.formats.reference import decode_references
-from service.partitioning.partitioner import USER_CHARS_MAX
+from log_partitioner.batch.fitting import message_bytes
+from log_partitioner.boundary import Message
+from log_partitioner.formats.dead_letter import decode_stored_record, parse_headers
+from log_partitioner.formats.flush_record import decode_flush_record, merge_parts
+from log_partitioner.formats.model import SourceRecord, TopicPartition
+from log_partitioner.formats.reference import decode_references
+from log_partitioner.partitioning.partitioner import USER_CHARS_MAX
 from tests.fakes.hostile import DEAD_LETTERS, FEW, FLUSHES, MOST, REFERENCES, Deployment, Sizes, fill
 
 sizes = st.builds(

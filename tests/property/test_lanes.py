@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service import native
-from service.avro.schema_types import RecordType, Scalar
-from service.batch.fast_lane import FastLane
-from service.batch.row_writer import EntryWriter
-from service.batch.rows import Rows
-from service.boundary import Poll
-from service.config.settings import (
+from log_partitioner import native
+from log_partitioner.avro.schema_types import RecordType, Scalar
+from log_partitioner.batch.fast_lane import FastLane
+from log_partitioner.batch.row_writer import EntryWriter
+from log_partitioner.batch.rows import Rows
+from log_partitioner.boundary import Poll
+from log_partitioner.config.settings import (
     IdSettings,
     InputSettings,
     SchemaSettings,
@@ -25,8 +25,8 @@ from service.config.settings import (
     TimeSettings,
     UserSettings,
 )
-from service.control.flush_policy import FlushLoad
-from service.formats.model import SourceRecord, TopicPartition
+from log_partitioner.control.flush_policy import FlushLoad
+from log_partitioner.formats.model import SourceRecord, TopicPartition
 from tests.fakes.lanes import deliver, opened, settings
 from tests.fakes.worker import LANE_RULES
 from tests.strategies import entries, entries_near, entry_types, floats, names, times_as_many

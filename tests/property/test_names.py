@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from service.avro.names import avro_names, sanitise
+from log_partitioner.avro.names import avro_names, sanitise
 
 LEGAL = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 colliding = st.lists(st.sampled_from(["a", "A", "a_2", "A_2", "a-b", "a_x2Db", "A-B", "a_x2db", "", "_", "_1", "1"]))

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from service.avro.infer import TooDeepError
-from service.avro.row_encoder import SchemaMismatch, walk_entry
-from service.avro.schema import META, row_schema, schema_of
-from service.avro.schema_types import ArrayType, MapType, RecordType, Scalar, Type, join_records
-from service.batch.pack_schema import IncompatibleError, Merging, merge_entries, projection_of
-from service.formats.projection import project
+from log_partitioner.avro.infer import TooDeepError
+from log_partitioner.avro.row_encoder import SchemaMismatch, walk_entry
+from log_partitioner.avro.schema import META, row_schema, schema_of
+from log_partitioner.avro.schema_types import ArrayType, MapType, RecordType, Scalar, Type, join_records
+from log_partitioner.batch.pack_schema import IncompatibleError, Merging, merge_entries, projection_of
+from log_partitioner.formats.projection import project
 from tests.property.avro_reading import canonical, entry_fields, to_entry
 from tests.strategies import LIMITS, entries_near, entry_types, names, times_as_many
 

@@ -12,10 +12,10 @@ from zoneinfo import ZoneInfo
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from service.formats.model import PartitionKey, SourceRecord, TopicPartition
-from service.formats.object_key import KEY_SAFE_CHARS_MAX, data_key, key_safe, parse_key_safe
-from service.partitioning.event_time import LATEST_US, EpochUnit, TimeRules, parse_event_time
-from service.partitioning.partitioner import KeyRules, Partitioner, Placement, Rejection
+from log_partitioner.formats.model import PartitionKey, SourceRecord, TopicPartition
+from log_partitioner.formats.object_key import KEY_SAFE_CHARS_MAX, data_key, key_safe, parse_key_safe
+from log_partitioner.partitioning.event_time import LATEST_US, EpochUnit, TimeRules, parse_event_time
+from log_partitioner.partitioning.partitioner import KeyRules, Partitioner, Placement, Rejection
 from tests.strategies import entries, floats, integers, values
 
 SAFE = re.compile(r"[A-Za-z0-9_%~-]*\Z")

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.config.settings import Settings
-from service.formats.model import SourceRecord
+from log_partitioner.config.settings import Settings
+from log_partitioner.formats.model import SourceRecord
 from tests.fakes.lanes import deliver
 from tests.property.test_lanes import LINES, NARROW, NOW_S, OTHER, PLAIN, TPS, logs
 from tests.strategies import times_as_many

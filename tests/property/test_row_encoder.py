@@ -10,8 +10,8 @@ import fastavro
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.avro.infer import TooDeepError, infer_entry
-from service.avro.row_encoder import (
+from log_partitioner.avro.infer import TooDeepError, infer_entry
+from log_partitioner.avro.row_encoder import (
     WALKED_ENTRIES,
     EntryEncoder,
     SchemaMismatch,
@@ -19,10 +19,10 @@ from service.avro.row_encoder import (
     exact_encoder,
     walk_entry,
 )
-from service.avro.row_meta import encode_id, encode_meta, encode_origin, encode_root, encode_user
-from service.avro.schema import row_schema
-from service.avro.schema_types import RecordType, join_records
-from service.formats.model import RootLink, TopicPartition
+from log_partitioner.avro.row_meta import encode_id, encode_meta, encode_origin, encode_root, encode_user
+from log_partitioner.avro.schema import row_schema
+from log_partitioner.avro.schema_types import RecordType, join_records
+from log_partitioner.formats.model import RootLink, TopicPartition
 from tests.property.avro_reading import entry_fields, to_datum
 from tests.strategies import LIMITS, entries_near, entry_types, texts, times_as_many
 

@@ -17,25 +17,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service import native
-from service.avro.container import Codec
-from service.avro.entry_types import EntryTypes, SchemaBounds
-from service.avro.infer import TooDeepError, TooManyFieldsError
-from service.avro.names import BESIDE
-from service.avro.row_encoder import WALKED_ENTRIES
-from service.avro.schema import schema_of, type_of
-from service.avro.schema_types import Limits, RecordType, join_records
-from service.batch import describe, pack_plan, row_writer
-from service.batch import rows as rows_module
-from service.batch import seal as seal_module
-from service.batch.messages import Sender, Uploaded, key_of, reference_messages
-from service.batch.pack_plan import META_BYTES
-from service.batch.rows import Rows
-from service.batch.seal import SealedObject, SealRules
-from service.boundary import StoredObject
-from service.formats.model import PartitionKey, RootLink, SourceRecord, TopicPartition
-from service.formats.projection import null_counts, project
-from service.formats.reference import Reference, decode_references
+from log_partitioner import native
+from log_partitioner.avro.container import Codec
+from log_partitioner.avro.entry_types import EntryTypes, SchemaBounds
+from log_partitioner.avro.infer import TooDeepError, TooManyFieldsError
+from log_partitioner.avro.names import BESIDE
+from log_partitioner.avro.row_encoder import WALKED_ENTRIES
+from log_partitioner.avro.schema import schema_of, type_of
+from log_partitioner.avro.schema_types import Limits, RecordType, join_records
+from log_partitioner.batch import describe, pack_plan, row_writer
+from log_partitioner.batch import rows as rows_module
+from log_partitioner.batch import seal as seal_module
+from log_partitioner.batch.messages import Sender, Uploaded, key_of, reference_messages
+from log_partitioner.batch.pack_plan import META_BYTES
+from log_partitioner.batch.rows import Rows
+from log_partitioner.batch.seal import SealedObject, SealRules
+from log_partitioner.boundary import StoredObject
+from log_partitioner.formats.model import PartitionKey, RootLink, SourceRecord, TopicPartition
+from log_partitioner.formats.projection import null_counts, project
+from log_partitioner.formats.reference import Reference, decode_references
 from tests.fakes.spool import FakeBatchSpool, FakeSpool
 from tests.property.avro_reading import canonical, entry_fields, to_entry
 from tests.strategies import LIMITS, entries, entries_near, entry_types, seal_rules, sealed_objects, times_as_many

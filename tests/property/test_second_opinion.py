@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service import native
-from service.config.settings import IdSettings, InputSettings, Settings, TimeSettings, UserSettings
-from service.formats.model import SourceRecord, TopicPartition
-from service.oracle.judge import Judge
+from log_partitioner import native
+from log_partitioner.config.settings import IdSettings, InputSettings, Settings, TimeSettings, UserSettings
+from log_partitioner.formats.model import SourceRecord, TopicPartition
+from log_partitioner.oracle.judge import Judge
 from tests.fakes.lanes import RecordedEntry, recorded, settings
 from tests.strategies import times_as_many
 

@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from pipeline.columns import FIXED_FIELDS, admit, project
-from pipeline.objects import Content
-from pipeline.pieces import pieces_of
-from pipeline.rows import RowGatherer
-from pipeline.table_rows import restore
-from service.avro.schema import META
-from service.oracle.equal import canonical
-from service.oracle.json_text import parse_rounding
+from log_partitioner.avro.schema import META
+from log_partitioner.oracle.equal import canonical
+from log_partitioner.oracle.json_text import parse_rounding
+from log_partitioner_pipeline.columns import FIXED_FIELDS, admit, project
+from log_partitioner_pipeline.objects import Content
+from log_partitioner_pipeline.pieces import pieces_of
+from log_partitioner_pipeline.rows import RowGatherer
+from log_partitioner_pipeline.table_rows import restore
 from tests import strategies
 from tests.unit.pipeline.test_rows import columns_of, file_of
 

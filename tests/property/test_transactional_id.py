@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from service.config.s3_settings import S3Settings
-from service.config.settings import KafkaSettings, Settings
+from log_partitioner.config.s3_settings import S3Settings
+from log_partitioner.config.settings import KafkaSettings, Settings
 from tests.strategies import times_as_many
 
 Names = tuple[str, str, str]

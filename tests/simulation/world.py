@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from service.batch.pack_plan import Layout
-from service.config.settings import VerifySettings
-from service.control.state import Phase
-from service.errors import StopError
-from service.formats.model import TopicPartition
+from log_partitioner.batch.pack_plan import Layout
+from log_partitioner.config.settings import VerifySettings
+from log_partitioner.control.state import Phase
+from log_partitioner.errors import StopError
+from log_partitioner.formats.model import TopicPartition
 from tests import canaries
 from tests.fakes.broker import Committed, FakeBroker
 from tests.fakes.check import InvariantError, check_all, check_commit

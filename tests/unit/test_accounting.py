@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from service.accounting import (
+from log_partitioner.accounting import (
     Counted,
     Kind,
     Sums,
@@ -22,15 +22,15 @@ from service.accounting import (
     judge_totals,
     judge_uncommitted,
 )
-from service.formats.flush_record import (
+from log_partitioner.formats.flush_record import (
     BackfilledTopicPartition,
     BackfillRecord,
     BackfillTotals,
     FlushedTopicPartition,
     FlushTotals,
 )
-from service.formats.model import TopicPartition
-from service.formats.reference import SourceRange
+from log_partitioner.formats.model import TopicPartition
+from log_partitioner.formats.reference import SourceRange
 
 ONE, OTHER = TopicPartition("logs", 0), TopicPartition("logs", 1)
 COMMITTED = {ONE: 10, OTHER: 8}

@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from pipeline.audit import metrics
-from pipeline.audit.metrics import AuditMetrics, last_success_in
-from pipeline.config import load_all
-from pipeline.errors import PipelineError
-from pipeline.jobs import audit
-from pipeline.jobs.audit_options import add_audit_arguments
-from service.accounting import Kind
+from log_partitioner.accounting import Kind
+from log_partitioner_pipeline.audit import metrics
+from log_partitioner_pipeline.audit.metrics import AuditMetrics, last_success_in
+from log_partitioner_pipeline.config import load_all
+from log_partitioner_pipeline.errors import PipelineError
+from log_partitioner_pipeline.jobs import audit
+from log_partitioner_pipeline.jobs.audit_options import add_audit_arguments
 from tests.unit.report.world import missing, result
 
 CLEAN_S = 1_700_000_000.0

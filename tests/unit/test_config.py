@@ -12,18 +12,17 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-import pipeline.cli
-from pipeline.config import PipelineSettings
-from service import cli, version
-from service.adapters.kafka_options import (
+import log_partitioner_pipeline.cli
+from log_partitioner import cli, version
+from log_partitioner.adapters.kafka_options import (
     PINNED_CONSUMER,
     PINNED_PRODUCER,
     consumer_options,
     producer_options,
 )
-from service.config import settings as config
-from service.config.checks import load
-from service.config.flush_settings import (
+from log_partitioner.config import settings as config
+from log_partitioner.config.checks import load
+from log_partitioner.config.flush_settings import (
     ABORT_S,
     ANSWER_MARGIN_S,
     BROKER_TRANSACTION_TIMEOUT_MAX_S,
@@ -31,13 +30,14 @@ from service.config.flush_settings import (
     POLL_MARGIN_S,
     FlushSettings,
 )
-from service.config.kafka_properties import SECRET, why_not
-from service.config.removed import REMOVED
-from service.config.s3_settings import CONNECT_TIMEOUT_S
-from service.config.settings import Settings
-from service.config.sources import SourcedSettings, read_settings
-from service.errors import SettingsError
-from service.version import product_version
+from log_partitioner.config.kafka_properties import SECRET, why_not
+from log_partitioner.config.removed import REMOVED
+from log_partitioner.config.s3_settings import CONNECT_TIMEOUT_S
+from log_partitioner.config.settings import Settings
+from log_partitioner.config.sources import SourcedSettings, read_settings
+from log_partitioner.errors import SettingsError
+from log_partitioner.version import product_version
+from log_partitioner_pipeline.config import PipelineSettings
 from tools.docs.settings_schema import groups
 
 MINIMAL = {
@@ -354,7 +354,7 @@ def _settings_of(kind: type[SourcedSettings]) -> Iterator[tuple[str, str]]:
 
 @pytest.mark.parametrize("kind", [Settings, PipelineSettings])
 def test_every_time_size_and_list_is_taken_as_a_text(kind: type[SourcedSettings]) -> None:
-    """Whoever adds a setting takes the types of `service.config.section`."""
+    """Whoever adds a setting takes the types of `log_partitioner.config.section`."""
     settings = [setting for group in groups(kind) for setting in group.settings]
     for setting in settings:
         *section, name = setting.path
@@ -731,7 +731,7 @@ def test_secrets_are_hidden_in_every_text_form_of_the_settings() -> None:
 
 
 @pytest.mark.parametrize(
-    ("main", "name"), [(cli.main, "log-partitioner"), (pipeline.cli.main, "log-partitioner pipeline")]
+    ("main", "name"), [(cli.main, "log-partitioner"), (log_partitioner_pipeline.cli.main, "log-partitioner pipeline")]
 )
 def test_version_is_told_without_any_setting(
     environment: pytest.MonkeyPatch,

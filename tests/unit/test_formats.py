@@ -10,10 +10,10 @@ import msgspec
 import pytest
 from jsonschema import Draft202012Validator
 
-from service.batch.messages import ADOPTION_TYPE, BACKFILL_TYPE, FLUSH_TYPE, REFERENCES_TYPE
-from service.formats.adoption import AdoptedTopicPartition, Adoption
-from service.formats.dead_letter import Reason, StoredRecord, decode_stored_record
-from service.formats.flush_record import (
+from log_partitioner.batch.messages import ADOPTION_TYPE, BACKFILL_TYPE, FLUSH_TYPE, REFERENCES_TYPE
+from log_partitioner.formats.adoption import AdoptedTopicPartition, Adoption
+from log_partitioner.formats.dead_letter import Reason, StoredRecord, decode_stored_record
+from log_partitioner.formats.flush_record import (
     BackfilledTopicPartition,
     BackfillRecord,
     BackfillTotals,
@@ -23,7 +23,7 @@ from service.formats.flush_record import (
     encode_flush_record,
     split_parts,
 )
-from service.formats.reference import (
+from log_partitioner.formats.reference import (
     Checksum,
     CoveredRange,
     Line,

@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 import pytest
 
-from service import cli
-from service.config.checks import ALERT_WINDOW_S
-from service.config.settings import PREFIX
+from log_partitioner import cli
+from log_partitioner.config.checks import ALERT_WINDOW_S
+from log_partitioner.config.settings import PREFIX
 
 RULES = Path(__file__).parents[2] / "deploy" / "alerts" / "log-partitioner.rules.yaml"
 NEEDED = {

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from service import cli
-from service.batch.messages import Sender
-from service.control.flush_history import OurGroup
-from service.errors import HistoryUnknownError, SettingsError, StartPositionError
-from service.formats.dead_letter import parse_headers
-from service.formats.model import CommittedOffset, TopicPartition
-from service.formats.offset_metadata import decode, encode
-from service.offsets import adopting, command, skipping
-from service.offsets.adopting import AdoptionPlan
-from service.offsets.setting import Change, Target, plan
-from service.offsets.survey import Survey
+from log_partitioner import cli
+from log_partitioner.batch.messages import Sender
+from log_partitioner.control.flush_history import OurGroup
+from log_partitioner.errors import HistoryUnknownError, SettingsError, StartPositionError
+from log_partitioner.formats.dead_letter import parse_headers
+from log_partitioner.formats.model import CommittedOffset, TopicPartition
+from log_partitioner.formats.offset_metadata import decode, encode
+from log_partitioner.offsets import adopting, command, skipping
+from log_partitioner.offsets.adopting import AdoptionPlan
+from log_partitioner.offsets.setting import Change, Target, plan
+from log_partitioner.offsets.survey import Survey
 from tests.fakes.broker import BrokerError
 from tests.fakes.records import P0, P1
 from tests.fakes.rig import Rig

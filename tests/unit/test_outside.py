@@ -6,11 +6,11 @@ from typing import Any, Self
 
 import pytest
 
-from service import outside
-from service.config.settings import DeadLettersSettings, UserSettings
-from service.errors import CouldNotTellError
-from service.formats.model import SourceRecord, TopicPartition
-from service.outside import SAMPLE_ENTRIES, misfit_of
+from log_partitioner import outside
+from log_partitioner.config.settings import DeadLettersSettings, UserSettings
+from log_partitioner.errors import CouldNotTellError
+from log_partitioner.formats.model import SourceRecord, TopicPartition
+from log_partitioner.outside import SAMPLE_ENTRIES, misfit_of
 from tests.fakes.lanes import settings
 
 APP = TopicPartition("app", 0)

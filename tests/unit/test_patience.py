@@ -7,7 +7,7 @@ import sys
 
 _HOLDS_THE_LOCK = """
 import ctypes
-from service.patience import Patience, end_process_after
+from log_partitioner.patience import Patience, end_process_after
 with end_process_after(0.5):
     Patience().ask(ctypes.PyDLL(None).pause)
 """
@@ -26,7 +26,7 @@ def test_call_that_returns_in_time_is_not_ended() -> None:
     """Nothing of the watch is left after the block."""
     program = """
 import time
-from service.patience import end_process_after
+from log_partitioner.patience import end_process_after
 with end_process_after(0.2):
     pass
 time.sleep(0.5)

@@ -8,19 +8,21 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.audit.history import kept
-from pipeline.audit.metrics import AuditMetrics
-from pipeline.audit.result import Result, decode
-from pipeline.config import load_all
-from pipeline.errors import BrokerError, PipelineError
-from pipeline.jobs import audit
-from pipeline.jobs.audit import Runs
-from pipeline.jobs.audit_options import add_audit_arguments
-from service.accounting import Kind
+from log_partitioner.accounting import Kind
+from log_partitioner_pipeline.audit.history import kept
+from log_partitioner_pipeline.audit.metrics import AuditMetrics
+from log_partitioner_pipeline.audit.result import Result, decode
+from log_partitioner_pipeline.config import load_all
+from log_partitioner_pipeline.errors import BrokerError, PipelineError
+from log_partitioner_pipeline.jobs import audit
+from log_partitioner_pipeline.jobs.audit import Runs
+from log_partitioner_pipeline.jobs.audit_options import add_audit_arguments
 from tests.unit.report.world import missing, result
 from tools.local.ports import find_free_ports
 
-ON_EXECUTOR = RuntimeError("Job aborted: pipeline.errors.ObjectError: s3://logs/a.avro: S3 answered 503\n at Java")
+ON_EXECUTOR = RuntimeError(
+    "Job aborted: log_partitioner_pipeline.errors.ObjectError: s3://logs/a.avro: S3 answered 503\n at Java"
+)
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.config import load_all
-from service.errors import SettingsError
+from log_partitioner.errors import SettingsError
+from log_partitioner_pipeline.config import load_all
 
 _WORKER = {
     "LOGP_KAFKA__BOOTSTRAP_SERVERS": "broker:9092",

@@ -11,8 +11,8 @@ import pytest
 import structlog
 from structlog.testing import capture_logs
 
-from service import cli, privacy
-from service.errors import StopError, UploadError
+from log_partitioner import cli, privacy
+from log_partitioner.errors import StopError, UploadError
 from tests import canaries
 from tests.fakes.records import P0
 from tests.fakes.rig import Rig
@@ -53,7 +53,7 @@ def test_process_that_falls_over_shows_where_and_not_with_what(
     for name in ("S3__ACCESS_KEY", "S3__SECRET_KEY"):
         monkeypatch.setenv(f"LOGP_{name}", canaries.SECRET)
     for place in ("runtime.app.run", "audit.run.main", "offsets.command.main"):
-        monkeypatch.setattr(f"service.{place}", fall_over)
+        monkeypatch.setattr(f"log_partitioner.{place}", fall_over)
     code = cli.main(command.split())
     out, err = capsys.readouterr()
 

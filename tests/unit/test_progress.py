@@ -1,6 +1,6 @@
 """The line of progress: how far, and how long it still takes."""
 
-from pipeline.progress import Picture, describe
+from log_partitioner_pipeline.progress import Picture, describe
 
 
 def test_time_left_is_at_the_pace_so_far() -> None:

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from pipeline.config import JobSettings, PipelineSettings
-from pipeline.objects import Objects, region_of
-from pipeline.session import catalog_properties
-from service.adapters.object_store import S3Store
-from service.audit.store import S3Reader
-from service.config.s3_settings import S3Settings
-from service.config.settings import KafkaSettings, Settings
+from log_partitioner.adapters.object_store import S3Store
+from log_partitioner.audit.store import S3Reader
+from log_partitioner.config.s3_settings import S3Settings
+from log_partitioner.config.settings import KafkaSettings, Settings
+from log_partitioner_pipeline.config import JobSettings, PipelineSettings
+from log_partitioner_pipeline.objects import Objects, region_of
+from log_partitioner_pipeline.session import catalog_properties
 
 OTHER = "http://store.example:9000"
 BOTO3S = "us-east-1"  # what boto3 takes by itself; it is told nothing then, nor is Iceberg

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from service import cli, trial
-from service.adapters.kafka_topics import Ends
-from service.config.settings import IdSettings, InputSettings, TimeSettings
-from service.formats.model import SourceRecord, TopicPartition
-from service.trial import Trial, newest
+from log_partitioner import cli, trial
+from log_partitioner.adapters.kafka_topics import Ends
+from log_partitioner.config.settings import IdSettings, InputSettings, TimeSettings
+from log_partitioner.formats.model import SourceRecord, TopicPartition
+from log_partitioner.trial import Trial, newest
 from tests.fakes.lanes import settings
 
 NOW_MS = 1_772_600_767_000  # 2026-03-04T05:06:07Z

@@ -74,7 +74,7 @@ class Watchman:
         return self._ground.environment.directory / f"audit-{len(self.verdicts)}.json"
 
     def _start_audit(self) -> ServerProcess:
-        command = [sys.executable, "-m", "service", "audit", "--json", str(self._figures)]
+        command = [sys.executable, "-m", "log_partitioner", "audit", "--json", str(self._figures)]
         log = self._figures.with_suffix(".txt")
         return ServerProcess("audit", command, log=log, env=self._ground.environment.variables)
 

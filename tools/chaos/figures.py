@@ -8,8 +8,8 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from service.formats.dead_letter import Reason
-from service.version import product_version
+from log_partitioner.formats.dead_letter import Reason
+from log_partitioner.version import product_version
 from tools.chaos.bed import Ground
 from tools.chaos.faults import BROKERS, WORKERS
 from tools.chaos.run import Happened, Tell

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from service.adapters.kafka_topics import KafkaTopics
-from service.config.settings import KafkaSettings
-from service.errors import CouldNotTellError
-from service.formats.dead_letter import DeadLetterHeaders, parse_headers
-from service.formats.flush_record import FlushRecord, decode_flush_record, merge_parts
-from service.formats.model import SourceRecord
-from service.formats.reference import ReferenceMessage, decode_message
+from log_partitioner.adapters.kafka_topics import KafkaTopics
+from log_partitioner.config.settings import KafkaSettings
+from log_partitioner.errors import CouldNotTellError
+from log_partitioner.formats.dead_letter import DeadLetterHeaders, parse_headers
+from log_partitioner.formats.flush_record import FlushRecord, decode_flush_record, merge_parts
+from log_partitioner.formats.model import SourceRecord
+from log_partitioner.formats.reference import ReferenceMessage, decode_message
 from tools.demo.fields import find_entry
 from tools.demo.options import GROUP, SOURCE
 from tools.local.errors import StackError

@@ -1,7 +1,7 @@
 """The steps after the logs, with the workers' settings: the table, a query over it, and the audit.
 
-On Spark (`tools.demo.spark_jobs`), or small (`python -m service audit`): no table, seconds instead of a minute. The
-demo waits for a slow job as long as Kafka and S3 live.
+On Spark (`tools.demo.spark_jobs`), or small (`python -m log_partitioner audit`): no table, seconds instead of a minute.
+The demo waits for a slow job as long as Kafka and S3 live.
 """
 
 import json
@@ -117,7 +117,9 @@ def audit_small(environment: Environment, tell: Tell, *, is_told: bool = True) -
     tell("auditing: every entry of the source against everything that references name")
     report = environment.audit_report
     figures = str(report.with_suffix(".json"))
-    return _run(environment, report, "service", "audit", "--require-caught-up", "--json", figures, is_told=is_told)
+    return _run(
+        environment, report, "log_partitioner", "audit", "--require-caught-up", "--json", figures, is_told=is_told
+    )
 
 
 def verify_logs(environment: Environment, tell: Tell, *, is_told: bool = True) -> int:
@@ -131,7 +133,7 @@ def verify_logs(environment: Environment, tell: Tell, *, is_told: bool = True) -
     tell("verifying: who owned and committed what, by the logs of all workers")
     logs = sorted(map(str, environment.directory.glob("workers/*/worker.log")))
     report = environment.directory / "verify-logs.txt"
-    return _run(environment, report, "service", "verify-logs", *logs, is_told=is_told)
+    return _run(environment, report, "log_partitioner", "verify-logs", *logs, is_told=is_told)
 
 
 def _run(environment: Environment, report: Path, module: str, *arguments: str, is_told: bool) -> int:

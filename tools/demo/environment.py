@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipeline import jars as pipeline_jars
+from log_partitioner_pipeline import jars as pipeline_jars
 from tools.demo.options import SOURCE, DemoOptions
 from tools.local.errors import ProcessDiedError
 from tools.local.jars import Jars, ensure_jars

@@ -8,7 +8,7 @@ import json
 import zlib
 from collections.abc import Iterator, Mapping
 
-from service import zstd
+from log_partitioner import zstd
 
 _DEPTH_MAX = 16  # deeper ones are values here
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"

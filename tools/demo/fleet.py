@@ -1,7 +1,7 @@
 """The worker processes of the demo: start, signals, and restarts of those that end unasked.
 
-Each worker is `python -m service run`, leashed to this process, in a session of its own, with its own name, spool and
-port, and writes JSON lines to its own log file. Main thread only (the leash hangs on it).
+Each worker is `python -m log_partitioner run`, leashed to this process, in a session of its own, with its own name,
+spool and port, and writes JSON lines to its own log file. Main thread only (the leash hangs on it).
 """
 
 import math
@@ -83,7 +83,7 @@ class Fleet:
         }
         process = ServerProcess(
             name,
-            [sys.executable, "-m", "service", "run"],
+            [sys.executable, "-m", "log_partitioner", "run"],
             log=self.log_of(name),
             env={**AS_IN_THE_IMAGE, **self._settings, **own},
         )

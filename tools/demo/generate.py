@@ -15,7 +15,7 @@ from random import Random
 
 import msgspec
 
-from service import zstd
+from log_partitioner import zstd
 from tools.demo.entries import ABSURD_TIMES, BLANK_USERS, TIME_SHAPES, Users, make_fields, shift_event_time
 from tools.demo.flaws import FLAWS, join
 from tools.demo.oddities import ODDITIES, RARE_TYPE, RAW_ODDITIES

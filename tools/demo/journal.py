@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from service.formats import log_events
-from service.formats.log_events import LogLine, read_line
+from log_partitioner.formats import log_events
+from log_partitioner.formats.log_events import LogLine, read_line
 
 _SPAN = re.compile(r"(\d+) to (\d+) of ")  # "records 10 to 19 of logs-0, 5 to 5 of logs-1 will be read again"
 _NOTABLE = (

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
-from service.config.settings import IdSettings, TimeSettings, UserSettings
+from log_partitioner.config.settings import IdSettings, TimeSettings, UserSettings
 from tools.local.class_archive import options_to_load
 from tools.local.errors import MissingPrerequisiteError
 from tools.pipeline_jars import spark_class_archive

@@ -10,7 +10,7 @@ from itertools import count, islice
 from pathlib import Path
 from typing import IO, cast
 
-from service import zstd
+from log_partitioner import zstd
 from tools.demo.flaws import join
 from tools.demo.generate import GeneratedRecord
 

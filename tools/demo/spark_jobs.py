@@ -1,8 +1,8 @@
 """`python -m tools.demo.spark_jobs`: jobs of the pipeline, one after the other, in one Spark session.
 
-The session is there before the first job is asked for: starting Java takes ten seconds, once instead of for each job.
-A line of standard input is a job, {"arguments": [...], "report": FILE}: what `python -m pipeline ARGUMENTS` would do,
-with the report for its standard output. The answer is its exit code, on a line of standard output.
+The session is there before the first job is asked for: starting Java takes ten seconds, once instead of for each job. A
+line of standard input is a job, {"arguments": [...], "report": FILE}: what `python -m log_partitioner_pipeline
+ARGUMENTS` would do, with the report for its standard output. The answer is its exit code, on a line of standard output.
 """
 
 import json
@@ -11,11 +11,11 @@ import sys
 from contextlib import redirect_stdout
 from pathlib import Path
 
-from pipeline import cli
-from pipeline.config import load_all
-from pipeline.jobs import audit, materialize
-from pipeline.report import files
-from pipeline.session import open_session
+from log_partitioner_pipeline import cli
+from log_partitioner_pipeline.config import load_all
+from log_partitioner_pipeline.jobs import audit, materialize
+from log_partitioner_pipeline.report import files
+from log_partitioner_pipeline.session import open_session
 
 PRELOADED = (audit, materialize, files)  # `cli` imports them job by job, and they take seconds
 

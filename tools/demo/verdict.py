@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
-from service.formats.dead_letter import Reason
+from log_partitioner.formats.dead_letter import Reason
 from tools.demo.announced import Announced, DeadReason
 from tools.demo.fields import name_fields
 from tools.demo.journal import Tally

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from service.config.kafka_properties import ALLOWED, SECRET
+from log_partitioner.config.kafka_properties import ALLOWED, SECRET
 from tools.docs.settings_schema import Group, Setting, groups
 
 _UNPRIVILEGED_PORT_MIN = 1024
 # Set by the chart from the pod's name.
 _OF_THE_CHART = {("worker",)}
-# Texts that `service.config.units` reads.
+# Texts that `log_partitioner.config.units` reads.
 _QUANTITIES = {
     "seconds": r"^[0-9]+(\.[0-9]+)?(ms|s|m|min|h|d)$",
     "bytes": r"^[0-9]+(\.[0-9]+)?([KMGT]i?B|kB|[KMGT]i|B)$",

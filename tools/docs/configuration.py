@@ -5,18 +5,18 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 
-from pipeline.config import PREFIX as PIPELINE_PREFIX
-from pipeline.config import PipelineSettings
-from service.config.kafka_properties import ALLOWED, SECRET
-from service.config.settings import PREFIX
-from service.config.sources import variable_of
+from log_partitioner.config.kafka_properties import ALLOWED, SECRET
+from log_partitioner.config.settings import PREFIX
+from log_partitioner.config.sources import variable_of
+from log_partitioner_pipeline.config import PREFIX as PIPELINE_PREFIX
+from log_partitioner_pipeline.config import PipelineSettings
 from tools.docs.settings_schema import Group, Schema, Setting, groups
 from tools.docs.tables import code, table
 
 _HEAD = """\
 # Configuration
 
-Made by `python -m tools.docs` from `service/config/settings.py`; do not edit.
+Made by `python -m tools.docs` from `service/log_partitioner/config/settings.py`; do not edit.
 
 Everybody sets `kafka.bootstrap_servers`, `kafka.source_topics`, `s3.bucket`, `user.paths` and `time.paths`; many set
 `s3.region` or `s3.endpoint_url`, `s3.prefix`, `id.paths`, `kafka.group_id`, the topics that are written,
@@ -49,12 +49,12 @@ explains them and their values. A property of one kind of client is not passed t
 _PIPELINE_HEAD = """\
 # Configuration of the pipeline
 
-Made by `python -m tools.docs` from `pipeline/config.py`; do not edit.
+Made by `python -m tools.docs` from `pipeline/log_partitioner_pipeline/config.py`; do not edit.
 
-A job (`python -m pipeline JOB`) reads the settings of a worker ([CONFIGURATION.md](CONFIGURATION.md)), for
-topics, objects and the reading of entries, and these in addition. They come from the same kinds of sources: the
-environment, a TOML file named by `PIPELINE_CONFIG_FILE`, secret files in the directory named by
-`PIPELINE_SECRETS_DIR`, defaults. A variable with the prefix `PIPELINE_` that names no setting is refused.
+A job (`python -m log_partitioner_pipeline JOB`) reads the settings of a worker ([CONFIGURATION.md](CONFIGURATION.md)),
+for topics, objects and the reading of entries, and these in addition. They come from the same kinds of sources: the
+environment, a TOML file named by `PIPELINE_CONFIG_FILE`, secret files in the directory named by `PIPELINE_SECRETS_DIR`,
+defaults. A variable with the prefix `PIPELINE_` that names no setting is refused.
 """
 _UNITS: Mapping[str | None, str] = {"seconds": "time, ", "bytes": "size, "}
 _DEFAULTS_MADE = {"worker": "host name"}

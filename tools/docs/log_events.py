@@ -7,14 +7,14 @@ from collections.abc import Iterator
 
 import msgspec
 
-from service.formats.log_events import EVENTS, FIELDS, Head, LogEvent
-from service.formats.plain_events import PLAIN
+from log_partitioner.formats.log_events import EVENTS, FIELDS, Head, LogEvent
+from log_partitioner.formats.plain_events import PLAIN
 from tools.docs.tables import code, table
 
 _HEAD = """\
 # Log events
 
-Made by `python -m tools.docs` from `service/formats/log_events.py`; do not edit.
+Made by `python -m tools.docs` from `service/log_partitioner/formats/log_events.py`; do not edit.
 
 With `LOGP_LOG__FORMAT=json` each line of the worker's log is one JSON object.
 {head}

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 
-from pipeline.audit import metrics as audit
-from service.adapters.metrics import METRICS, PREFIX, Metric
+from log_partitioner.adapters.metrics import METRICS, PREFIX, Metric
+from log_partitioner_pipeline.audit import metrics as audit
 from tools.docs.tables import code, table
 
 _HEAD = """\
 # Metrics
 
-Made by `python -m tools.docs` from `service/adapters/metrics.py`; do not edit.
+Made by `python -m tools.docs` from `service/log_partitioner/adapters/metrics.py`; do not edit.
 
 Served at `/metrics` on the port of the probes (`LOGP_HTTP__PORT`). No label holds a user, and each takes few values,
 which exclude each other: sums over a label count nothing twice.
@@ -23,7 +23,7 @@ _AUDIT = """
 ## The audit on Spark
 
 These describe the last audit; served on `PIPELINE_AUDIT__METRICS_PORT`, written to `PIPELINE_AUDIT__METRICS_FILE`.
-Declared in `pipeline/audit/metrics.py`.
+Declared in `pipeline/log_partitioner_pipeline/audit/metrics.py`.
 
 """
 

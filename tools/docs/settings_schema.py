@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel
 
-from service.config.settings import Settings
+from log_partitioner.config.settings import Settings
 
 Schema = Mapping[str, Any]
 
 
 class Setting(NamedTuple):
-    """One setting; `path` as in `service.config.sources.variable_of`."""
+    """One setting; `path` as in `log_partitioner.config.sources.variable_of`."""
 
     path: tuple[str, ...]
     schema: Schema

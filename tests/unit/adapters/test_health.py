@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from service.adapters import health
-from service.adapters.health import Health, HealthServer
-from service.errors import StopError
+from log_partitioner.adapters import health
+from log_partitioner.adapters.health import Health, HealthServer
+from log_partitioner.errors import StopError
 from tests.fakes.clock import FakeClock
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from service.adapters.journal import DiskJournal
-from service.errors import SpoolError
+from log_partitioner.adapters.journal import DiskJournal
+from log_partitioner.errors import SpoolError
 
 
 def opened(path: Path) -> tuple[DiskJournal, bytes]:

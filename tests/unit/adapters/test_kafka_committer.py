@@ -14,10 +14,10 @@ import confluent_kafka
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from service.adapters.kafka_committer import KafkaCommitter
-from service.boundary import Membership, Message
-from service.control.deadline import Deadline
-from service.errors import (
+from log_partitioner.adapters.kafka_committer import KafkaCommitter
+from log_partitioner.boundary import Membership, Message
+from log_partitioner.control.deadline import Deadline
+from log_partitioner.errors import (
     CommitAbortedError,
     CommitUnknownError,
     FencedError,
@@ -26,8 +26,8 @@ from service.errors import (
     SourceError,
     StopError,
 )
-from service.formats.model import CommittedOffset, TopicPartition
-from service.patience import Patience
+from log_partitioner.formats.model import CommittedOffset, TopicPartition
+from log_partitioner.patience import Patience
 from tests.fakes.clock import FakeClock
 from tests.fakes.records import P0, P1
 from tests.unit.adapters.scripted_kafka import ScriptedProducer, fresh_producer_class, kafka_error

@@ -9,13 +9,13 @@ import pytest
 from confluent_kafka import KafkaError, Message
 from structlog.testing import capture_logs
 
-from service.adapters import kafka_consumer
-from service.adapters.kafka_consumer import KafkaConsumer
-from service.boundary import END_OFFSET, FIRST_OFFSET, FetchFailure
-from service.control.deadline import Deadline
-from service.errors import LeavingError, SourceError, StartPositionError
-from service.formats.model import CommittedOffset, SourceRecord, TopicPartition
-from service.patience import Patience
+from log_partitioner.adapters import kafka_consumer
+from log_partitioner.adapters.kafka_consumer import KafkaConsumer
+from log_partitioner.boundary import END_OFFSET, FIRST_OFFSET, FetchFailure
+from log_partitioner.control.deadline import Deadline
+from log_partitioner.errors import LeavingError, SourceError, StartPositionError
+from log_partitioner.formats.model import CommittedOffset, SourceRecord, TopicPartition
+from log_partitioner.patience import Patience
 from tests.fakes.clock import FakeClock
 from tests.fakes.records import P0, P1
 from tests.unit.adapters.scripted_kafka import (

@@ -11,16 +11,16 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from structlog.testing import capture_logs
 
-from service.adapters import kafka_topics
-from service.adapters.kafka_flush_records import KafkaFlushRecords
-from service.control.deadline import Deadline
-from service.control.flush_history import OurGroup
-from service.errors import HistoryUnknownError, LeavingError
-from service.formats.adoption import AdoptedTopicPartition, encode_adoption
-from service.formats.flush_record import encode_flush_record
-from service.formats.model import TopicPartition
-from service.formats.offset_metadata import SourceTopics
-from service.patience import Patience
+from log_partitioner.adapters import kafka_topics
+from log_partitioner.adapters.kafka_flush_records import KafkaFlushRecords
+from log_partitioner.control.deadline import Deadline
+from log_partitioner.control.flush_history import OurGroup
+from log_partitioner.errors import HistoryUnknownError, LeavingError
+from log_partitioner.formats.adoption import AdoptedTopicPartition, encode_adoption
+from log_partitioner.formats.flush_record import encode_flush_record
+from log_partitioner.formats.model import TopicPartition
+from log_partitioner.formats.offset_metadata import SourceTopics
+from log_partitioner.patience import Patience
 from tests.fakes.clock import FakeClock
 from tests.golden.example import ADOPTION, FLUSH_RECORD
 

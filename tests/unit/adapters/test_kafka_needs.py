@@ -11,10 +11,10 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AclOperation, ConfigResource
 
-from service.adapters import kafka_needs
-from service.adapters.kafka_needs import KafkaNeeds
-from service.adapters.preflight import Need
-from service.config.settings import KafkaSettings
+from log_partitioner.adapters import kafka_needs
+from log_partitioner.adapters.kafka_needs import KafkaNeeds
+from log_partitioner.adapters.preflight import Need
+from log_partitioner.config.settings import KafkaSettings
 
 EVERYTHING = list(AclOperation)
 KEPT = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, TopicPartition
 
-from service.adapters import kafka_errors, kafka_log
-from service.adapters.kafka_offsets import commit_offsets
-from service.errors import SourceError
-from service.formats.model import CommittedOffset
+from log_partitioner.adapters import kafka_errors, kafka_log
+from log_partitioner.adapters.kafka_offsets import commit_offsets
+from log_partitioner.errors import SourceError
+from log_partitioner.formats.model import CommittedOffset
 from tests.fakes.records import P0
 from tests.unit.adapters.scripted_kafka import kafka_error
 

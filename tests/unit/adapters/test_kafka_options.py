@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from pydantic import SecretStr
 
-from service.adapters.kafka_options import (
+from log_partitioner.adapters.kafka_options import (
     consumer_options,
     producer_options,
 )
-from service.config.settings import FlushSettings, KafkaSettings, S3Settings, Settings
+from log_partitioner.config.settings import FlushSettings, KafkaSettings, S3Settings, Settings
 
 PROMISED = {
     "enable.auto.commit": False,

@@ -7,9 +7,9 @@ from typing import Any, get_args
 import confluent_kafka
 import pytest
 
-from service.adapters.kafka_options import consumer_options, producer_options
-from service.config.kafka_properties import ALLOWED, SECRET, Role, is_allowed, why_not
-from service.config.settings import KafkaSettings, S3Settings, Settings
+from log_partitioner.adapters.kafka_options import consumer_options, producer_options
+from log_partitioner.config.kafka_properties import ALLOWED, SECRET, Role, is_allowed, why_not
+from log_partitioner.config.settings import KafkaSettings, S3Settings, Settings
 from tests.unit.adapters.library_properties import REDACTED, effect, effective
 
 SHOWN_BY_US = {"sasl.username", "ssl.key.location", "sasl.oauthbearer.assertion.private.key.file", "ssl.ca.pem"}

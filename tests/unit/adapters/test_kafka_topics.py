@@ -9,10 +9,10 @@ import confluent_kafka
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from service.adapters import kafka_topics
-from service.adapters.kafka_topics import Ends, KafkaTopics, UnansweredError
-from service.config.settings import KafkaSettings
-from service.errors import CouldNotTellError
+from log_partitioner.adapters import kafka_topics
+from log_partitioner.adapters.kafka_topics import Ends, KafkaTopics, UnansweredError
+from log_partitioner.config.settings import KafkaSettings
+from log_partitioner.errors import CouldNotTellError
 from tests.fakes.records import P0
 
 

@@ -12,10 +12,10 @@ from typing import Any
 
 import structlog
 
-from service import privacy
-from service.adapters import logs
-from service.adapters.kafka_log import client_logger
-from service.errors import StopError
+from log_partitioner import privacy
+from log_partitioner.adapters import logs
+from log_partitioner.adapters.kafka_log import client_logger
+from log_partitioner.errors import StopError
 
 
 def lines(stream: io.StringIO) -> list[dict[str, Any]]:

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from service.accounting import Kind
-from service.adapters.metrics import ANY, METRICS, PrometheusMetrics
-from service.control.flush_policy import FlushReason
-from service.control.state import Phase
-from service.formats.dead_letter import Reason
-from service.runtime import flush_steps
-from service.runtime.flush_steps import STEPS
+from log_partitioner.accounting import Kind
+from log_partitioner.adapters.metrics import ANY, METRICS, PrometheusMetrics
+from log_partitioner.control.flush_policy import FlushReason
+from log_partitioner.control.state import Phase
+from log_partitioner.formats.dead_letter import Reason
+from log_partitioner.runtime import flush_steps
+from log_partitioner.runtime.flush_steps import STEPS
 from tests.fakes.metrics import RecordingMetrics
 
 RUNTIME = Path(flush_steps.__file__).parent

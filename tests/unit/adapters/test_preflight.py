@@ -8,9 +8,9 @@ from contextlib import suppress
 import pytest
 from structlog.testing import capture_logs
 
-from service.adapters.preflight import Need, Preflight, ask_once, asked
-from service.errors import LeavingError, StopError, StoreBusyError, StoreRefusedError, UnmetError
-from service.patience import Patience
+from log_partitioner.adapters.preflight import Need, Preflight, ask_once, asked
+from log_partitioner.errors import LeavingError, StopError, StoreBusyError, StoreRefusedError, UnmetError
+from log_partitioner.patience import Patience
 from tests.fakes.clock import FakeClock
 
 

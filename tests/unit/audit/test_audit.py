@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from service.accounting import ExitCode, Kind
-from service.audit.audit import Audit, Options
-from service.audit.report import Report
-from service.formats.dead_letter import HEADER_INDEXES, HEADER_REASON, DeadLetter, Reason
-from service.formats.reference import Checksum
+from log_partitioner.accounting import ExitCode, Kind
+from log_partitioner.audit.audit import Audit, Options
+from log_partitioner.audit.report import Report
+from log_partitioner.formats.dead_letter import HEADER_INDEXES, HEADER_REASON, DeadLetter, Reason
+from log_partitioner.formats.reference import Checksum
 from tests.unit.audit.world import (
     APP_0,
     APP_1,
@@ -35,7 +35,7 @@ from tests.unit.audit.world import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from service.formats.model import TopicPartition
+    from log_partitioner.formats.model import TopicPartition
 
 
 def kinds(report: Report) -> set[Kind]:

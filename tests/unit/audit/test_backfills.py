@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from service.accounting import Kind
-from service.formats.dead_letter import headers_of
-from service.formats.flush_record import (
+from log_partitioner.accounting import Kind
+from log_partitioner.formats.dead_letter import headers_of
+from log_partitioner.formats.flush_record import (
     BackfilledTopicPartition,
     BackfillRecord,
     BackfillTotals,
 )
-from service.formats.reference import decode_references, encode_message
+from log_partitioner.formats.reference import decode_references, encode_message
 from tests.unit.audit.world import APP_0, GROUP, World, clean_world
 
 if TYPE_CHECKING:

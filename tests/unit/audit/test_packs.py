@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from service.accounting import Kind
-from service.avro.schema_types import RecordType, Scalar
-from service.batch.pack_schema import Merging
-from service.formats.flush_record import BackfilledTopicPartition, BackfillRecord, BackfillTotals
-from service.formats.model import TopicPartition
+from log_partitioner.accounting import Kind
+from log_partitioner.avro.schema_types import RecordType, Scalar
+from log_partitioner.batch.pack_schema import Merging
+from log_partitioner.formats.flush_record import BackfilledTopicPartition, BackfillRecord, BackfillTotals
+from log_partitioner.formats.model import TopicPartition
 from tests.unit.audit.test_backfills import BATCH
 from tests.unit.audit.world import (
     APP_0,
@@ -33,7 +33,7 @@ from tests.unit.audit.world import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from service.audit.report import Report
+    from log_partitioner.audit.report import Report
 
 # The lines of the first message: ann's hour 10, bob's hour 10, ann's hour 11.
 ANN_10, BOB_10, ANN_11 = 0, 1, 2

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from service.audit.put_away import Claim, PutAway, find_put_away
-from service.formats.dead_letter import Reason
-from service.formats.model import FATAL, SKIPPED, OffsetRanges, SourceRecord, TopicPartition
+from log_partitioner.audit.put_away import Claim, PutAway, find_put_away
+from log_partitioner.formats.dead_letter import Reason
+from log_partitioner.formats.model import FATAL, SKIPPED, OffsetRanges, SourceRecord, TopicPartition
 
 TP, OTHER = TopicPartition("app", 0), TopicPartition("app", 1)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.audit import ranges
-from service.audit.ranges import OffsetSpan, Ranges, hull
-from service.formats.flush_record import FlushRecord
+from log_partitioner.audit import ranges
+from log_partitioner.audit.ranges import OffsetSpan, Ranges, hull
+from log_partitioner.formats.flush_record import FlushRecord
 from tests.unit.audit.world import APP_0, APP_1, World
 
 

@@ -7,9 +7,9 @@ from typing import Any, NoReturn
 import botocore.exceptions
 import pytest
 
-from service.audit.store import Address, S3Reader
-from service.config.s3_settings import S3Settings
-from service.errors import CouldNotTellError
+from log_partitioner.audit.store import Address, S3Reader
+from log_partitioner.config.s3_settings import S3Settings
+from log_partitioner.errors import CouldNotTellError
 
 
 class Refusing:

@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from service.accounting import ExitCode, Kind
-from service.audit import audit
-from service.audit.audit import Audit, Options
-from service.formats.dead_letter import headers_of
-from service.formats.model import SourceRecord, TopicPartition
+from log_partitioner.accounting import ExitCode, Kind
+from log_partitioner.audit import audit
+from log_partitioner.audit.audit import Audit, Options
+from log_partitioner.formats.dead_letter import headers_of
+from log_partitioner.formats.model import SourceRecord, TopicPartition
 from tests.unit.audit import test_audit as faults
 from tests.unit.audit.test_backfills import repaired_world
 from tests.unit.audit.world import (

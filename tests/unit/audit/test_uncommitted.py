@@ -1,10 +1,10 @@
 """What a full audit says of what nobody has committed: both audits by the same words, exit code or not."""
 
-from pipeline.audit.scope import Source, beyond_notes, span_of
-from pipeline.kafka import Ends
-from service.accounting import ExitCode
-from service.audit.uncommitted import Reached, notes_of
-from service.formats.model import TopicPartition
+from log_partitioner.accounting import ExitCode
+from log_partitioner.audit.uncommitted import Reached, notes_of
+from log_partitioner.formats.model import TopicPartition
+from log_partitioner_pipeline.audit.scope import Source, beyond_notes, span_of
+from log_partitioner_pipeline.kafka import Ends
 from tests.unit.audit.world import APP_1, clean_world, record
 
 TP = TopicPartition("logs", 0)

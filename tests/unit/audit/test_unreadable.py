@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from service.accounting import ExitCode, Kind
-from service.formats.dead_letter import DeadLetter, Reason
-from service.formats.model import FATAL, HEADERS_UNREADABLE, SKIPPED, SourceRecord
+from log_partitioner.accounting import ExitCode, Kind
+from log_partitioner.formats.dead_letter import DeadLetter, Reason
+from log_partitioner.formats.model import FATAL, HEADERS_UNREADABLE, SKIPPED, SourceRecord
 from tests.unit.audit.world import APP_0, World, clean_world, record
 
 

@@ -8,13 +8,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from service.accounting import ExitCode, Kind
-from service.audit.whose import Groups
-from service.config.settings import KafkaSettings
-from service.errors import CouldNotTellError
-from service.formats.adoption import AdoptedTopicPartition, Adoption
-from service.formats.dead_letter import HEADER_GROUP, DeadLetter, Reason
-from service.formats.model import SourceRecord, TopicPartition
+from log_partitioner.accounting import ExitCode, Kind
+from log_partitioner.audit.whose import Groups
+from log_partitioner.config.settings import KafkaSettings
+from log_partitioner.errors import CouldNotTellError
+from log_partitioner.formats.adoption import AdoptedTopicPartition, Adoption
+from log_partitioner.formats.dead_letter import HEADER_GROUP, DeadLetter, Reason
+from log_partitioner.formats.model import SourceRecord, TopicPartition
 from tests.unit.audit.world import APP_0, APP_1, GROUP, World, clean_world, record
 
 OTHER = "another"

@@ -21,18 +21,18 @@ from typing import TYPE_CHECKING, Any
 import fastavro
 import msgspec
 
-from service.audit.audit import Audit, Options
-from service.audit.store import Address, FetchedObject
-from service.audit.whose import Groups, of_group
-from service.avro.schema import META as META_NAME
-from service.avro.schema import schema_of, type_of
-from service.avro.schema_types import RecordType
-from service.batch.pack_schema import merge_entries, projection_of
-from service.config.s3_settings import S3Settings
-from service.config.settings import KafkaSettings, SchemaSettings, Settings
-from service.formats.adoption import Adoption, encode_adoption
-from service.formats.dead_letter import DeadLetter, Reason, headers_of
-from service.formats.flush_record import (
+from log_partitioner.audit.audit import Audit, Options
+from log_partitioner.audit.store import Address, FetchedObject
+from log_partitioner.audit.whose import Groups, of_group
+from log_partitioner.avro.schema import META as META_NAME
+from log_partitioner.avro.schema import schema_of, type_of
+from log_partitioner.avro.schema_types import RecordType
+from log_partitioner.batch.pack_schema import merge_entries, projection_of
+from log_partitioner.config.s3_settings import S3Settings
+from log_partitioner.config.settings import KafkaSettings, SchemaSettings, Settings
+from log_partitioner.formats.adoption import Adoption, encode_adoption
+from log_partitioner.formats.dead_letter import DeadLetter, Reason, headers_of
+from log_partitioner.formats.flush_record import (
     BackfillRecord,
     FlushedTopicPartition,
     FlushRecord,
@@ -40,8 +40,8 @@ from service.formats.flush_record import (
     encode_backfill_record,
     encode_flush_record,
 )
-from service.formats.model import SKIPPED, SourceRecord, TopicPartition
-from service.formats.reference import (
+from log_partitioner.formats.model import SKIPPED, SourceRecord, TopicPartition
+from log_partitioner.formats.reference import (
     Checksum,
     CoveredRange,
     Line,
@@ -55,7 +55,7 @@ from service.formats.reference import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from service.audit.report import Report
+    from log_partitioner.audit.report import Report
 
 APP_0, APP_1 = TopicPartition("app", 0), TopicPartition("app", 1)
 GROUP = "log-partitioner"

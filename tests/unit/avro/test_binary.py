@@ -2,7 +2,14 @@
 
 import pytest
 
-from service.avro.binary import decode_double, decode_long, decode_string, encode_long, encode_string, pack_double
+from log_partitioner.avro.binary import (
+    decode_double,
+    decode_long,
+    decode_string,
+    encode_long,
+    encode_string,
+    pack_double,
+)
 
 _EDGES = (0, 1, 64, 65, 8191, 8192, 8193, 2**14, 2**20, 2**31, 2**53, 2**62, 2**63 - 1)
 INT64 = [*_EDGES, *(-edge for edge in _EDGES), -(2**63)]

@@ -1,6 +1,6 @@
 """The cache that weighs what it keeps."""
 
-from service.avro.bounded_cache import BoundedCache
+from log_partitioner.avro.bounded_cache import BoundedCache
 
 
 def cache_of(made: list[str], weight_max: int) -> BoundedCache[str, str]:

@@ -3,8 +3,8 @@
 import pytest
 from backports import zstd
 
-from service.avro import container
-from service.avro.container import Codec
+from log_partitioner.avro import container
+from log_partitioner.avro.container import Codec
 
 SYNC = bytes(range(16))
 SCHEMA = '{"type":"record","name":"r","fields":[{"name":"a","type":"string"}]}'

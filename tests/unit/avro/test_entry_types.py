@@ -6,9 +6,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from service.avro import entry_types
-from service.avro.entry_types import EntryTypes, SchemaBounds
-from service.avro.schema_types import Limits
+from log_partitioner.avro import entry_types
+from log_partitioner.avro.entry_types import EntryTypes, SchemaBounds
+from log_partitioner.avro.schema_types import Limits
 
 WIDE = SchemaBounds(Limits(16, 500, 100), fields_max=1000, bytes_max=512 * 1024)
 

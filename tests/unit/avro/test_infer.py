@@ -5,8 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from service.avro.infer import TooDeepError, TooManyFieldsError, fit_entry, infer, infer_entry
-from service.avro.schema_types import ArrayType, Limits, MapType, RecordType, Scalar
+from log_partitioner.avro.infer import TooDeepError, TooManyFieldsError, fit_entry, infer, infer_entry
+from log_partitioner.avro.schema_types import ArrayType, Limits, MapType, RecordType, Scalar
 
 T = Scalar
 R = RecordType

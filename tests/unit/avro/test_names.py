@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from service.avro.names import avro_names, sanitise
+from log_partitioner.avro.names import avro_names, sanitise
 
 
 @pytest.mark.parametrize(

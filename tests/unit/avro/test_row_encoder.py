@@ -5,15 +5,15 @@ from typing import Any
 
 import pytest
 
-from service.avro.infer import TooDeepError
-from service.avro.row_encoder import (
+from log_partitioner.avro.infer import TooDeepError
+from log_partitioner.avro.row_encoder import (
     EntryEncoder,
     compile_encoder,
     entry_encoder,
     exact_encoder,
     walk_entry,
 )
-from service.avro.schema_types import ArrayType, Limits, MapType, RecordType, Scalar
+from log_partitioner.avro.schema_types import ArrayType, Limits, MapType, RecordType, Scalar
 
 T = Scalar
 LIMITS = Limits(depth_max=3, object_keys_max=2, json_depth_max=4)

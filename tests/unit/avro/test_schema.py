@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from service.avro.schema import row_schema, schema_of, type_of
-from service.avro.schema_types import ArrayType, MapType, RecordType, Scalar
+from log_partitioner.avro.schema import row_schema, schema_of, type_of
+from log_partitioner.avro.schema_types import ArrayType, MapType, RecordType, Scalar
 
 T = Scalar
 

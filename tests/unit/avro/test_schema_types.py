@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from service.avro.schema_types import ArrayType, MapType, RecordType, Scalar, join
+from log_partitioner.avro.schema_types import ArrayType, MapType, RecordType, Scalar, join
 
 T = Scalar
 EMPTY = RecordType({})

@@ -2,12 +2,12 @@
 
 import pytest
 
-from service.batch.batch import Batch, ClosedBatch, Opening
-from service.batch.progress import Progress, Tracker
-from service.boundary import Membership
-from service.control.flush_policy import Size
-from service.formats.dead_letter import DeadLetter, Reason
-from service.formats.model import CommittedOffset, SourceRecord, TopicPartition
+from log_partitioner.batch.batch import Batch, ClosedBatch, Opening
+from log_partitioner.batch.progress import Progress, Tracker
+from log_partitioner.boundary import Membership
+from log_partitioner.control.flush_policy import Size
+from log_partitioner.formats.dead_letter import DeadLetter, Reason
+from log_partitioner.formats.model import CommittedOffset, SourceRecord, TopicPartition
 from tests.fakes.spool import FakeSpool
 
 A, B = TopicPartition("app", 0), TopicPartition("app", 1)

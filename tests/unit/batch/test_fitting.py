@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from service.batch.fitting import (
+from log_partitioner.batch.fitting import (
     BATCH_BYTES,
     HEADER_BYTES,
     OUR_HEADERS_BYTES,
@@ -14,10 +14,10 @@ from service.batch.fitting import (
     stored_apart,
     stored_object,
 )
-from service.batch.messages import Sender, dead_letter_message
-from service.boundary import Message
-from service.formats.dead_letter import DeadLetter, Reason, decode_stored_record, parse_headers
-from service.formats.model import SourceRecord, TopicPartition
+from log_partitioner.batch.messages import Sender, dead_letter_message
+from log_partitioner.boundary import Message
+from log_partitioner.formats.dead_letter import DeadLetter, Reason, decode_stored_record, parse_headers
+from log_partitioner.formats.model import SourceRecord, TopicPartition
 
 SENDER = Sender("w1", "boot", "group", "bucket", "references", "flushes", "dead-letters")
 A = TopicPartition("app", 0)

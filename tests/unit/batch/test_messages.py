@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from service.avro.entry_types import EntryTypes
-from service.batch.batch import Batch, Opening
-from service.batch.fitting import message_bytes
-from service.batch.messages import (
+from log_partitioner.avro.entry_types import EntryTypes
+from log_partitioner.batch.batch import Batch, Opening
+from log_partitioner.batch.fitting import message_bytes
+from log_partitioner.batch.messages import (
     FLUSH_TYPE,
     REFERENCES_TYPE,
     Sender,
@@ -25,18 +25,23 @@ from service.batch.messages import (
     reference_messages,
     rows_in,
 )
-from service.batch.progress import Tracker
-from service.batch.rows import Rows
-from service.batch.seal import SealedObject
-from service.boundary import Membership, Message, StoredObject
-from service.control.flush_policy import FlushReason
-from service.formats.dead_letter import DeadLetter, Reason
-from service.formats.flush_record import BackfillRecord, BackfillTotals, decode_backfill_record, decode_flush_record
-from service.formats.flush_record import merge_parts as merged
-from service.formats.model import CommittedOffset, PartitionKey, SourceRecord, TopicPartition
-from service.formats.object_key import schema_key
-from service.formats.reference import CoveredRange, Reference, decode_references
-from service.input.decode import Bad
+from log_partitioner.batch.progress import Tracker
+from log_partitioner.batch.rows import Rows
+from log_partitioner.batch.seal import SealedObject
+from log_partitioner.boundary import Membership, Message, StoredObject
+from log_partitioner.control.flush_policy import FlushReason
+from log_partitioner.formats.dead_letter import DeadLetter, Reason
+from log_partitioner.formats.flush_record import (
+    BackfillRecord,
+    BackfillTotals,
+    decode_backfill_record,
+    decode_flush_record,
+)
+from log_partitioner.formats.flush_record import merge_parts as merged
+from log_partitioner.formats.model import CommittedOffset, PartitionKey, SourceRecord, TopicPartition
+from log_partitioner.formats.object_key import schema_key
+from log_partitioner.formats.reference import CoveredRange, Reference, decode_references
+from log_partitioner.input.decode import Bad
 from tests.fakes.spool import FakeSpool
 from tests.strategies import SCHEMA_BOUNDS, seal_rules, sealed_objects
 

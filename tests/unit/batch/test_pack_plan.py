@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from service.avro.entry_types import EntryTypes, SchemaBounds
-from service.avro.names import beside
-from service.avro.schema_types import Limits, RecordType, Scalar
-from service.batch import pack_plan
-from service.batch.pack_plan import (
+from log_partitioner.avro.entry_types import EntryTypes, SchemaBounds
+from log_partitioner.avro.names import beside
+from log_partitioner.avro.schema_types import Limits, RecordType, Scalar
+from log_partitioner.batch import pack_plan
+from log_partitioner.batch.pack_plan import (
     FEW_PARTS,
     GROUPS_MAX,
     HOUR_PARTS_MIN,
@@ -22,9 +22,9 @@ from service.batch.pack_plan import (
     Plan,
     plan_objects,
 )
-from service.batch.reference_lines import SOURCE_BYTES
-from service.batch.rows import Rows
-from service.formats.model import PartitionKey, SourceRecord, TopicPartition
+from log_partitioner.batch.reference_lines import SOURCE_BYTES
+from log_partitioner.batch.rows import Rows
+from log_partitioner.formats.model import PartitionKey, SourceRecord, TopicPartition
 
 T = Scalar
 BOUNDS = SchemaBounds(Limits(3, 3, 5), fields_max=6, bytes_max=10**6)

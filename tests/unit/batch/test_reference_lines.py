@@ -6,13 +6,13 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from service.avro.schema import META, schema_of
-from service.avro.schema_types import RecordType, Scalar
-from service.batch.pack_schema import merge_entries
-from service.batch.reference_lines import ROOTS_MAX, Described, LineGroup, LineWriter, root_place, widen
-from service.formats.model import PartitionKey, RootLink, TopicPartition
-from service.formats.projection import null_counts
-from service.formats.reference import (
+from log_partitioner.avro.schema import META, schema_of
+from log_partitioner.avro.schema_types import RecordType, Scalar
+from log_partitioner.batch.pack_schema import merge_entries
+from log_partitioner.batch.reference_lines import ROOTS_MAX, Described, LineGroup, LineWriter, root_place, widen
+from log_partitioner.formats.model import PartitionKey, RootLink, TopicPartition
+from log_partitioner.formats.projection import null_counts
+from log_partitioner.formats.reference import (
     Checksum,
     Line,
     ObjectPlace,

@@ -9,15 +9,15 @@ from datetime import UTC, datetime, timedelta
 import fastavro
 import pytest
 
-from service import native
-from service.avro.row_meta import NO_TIMESTAMP_MS, TIMESTAMP_MS_MAX
-from service.avro.schema_types import RecordType, Scalar
-from service.batch import rows as module
-from service.batch.rows import Rows
-from service.batch.texts import TEXT_BYTES, PythonTexts
-from service.boundary import Piece, SealedFile
-from service.errors import SpoolError
-from service.formats.model import PartitionKey, RootLink, SourceRecord, TopicPartition
+from log_partitioner import native
+from log_partitioner.avro.row_meta import NO_TIMESTAMP_MS, TIMESTAMP_MS_MAX
+from log_partitioner.avro.schema_types import RecordType, Scalar
+from log_partitioner.batch import rows as module
+from log_partitioner.batch.rows import Rows
+from log_partitioner.batch.texts import TEXT_BYTES, PythonTexts
+from log_partitioner.boundary import Piece, SealedFile
+from log_partitioner.errors import SpoolError
+from log_partitioner.formats.model import PartitionKey, RootLink, SourceRecord, TopicPartition
 from tests.fakes.lanes import deliver, settings
 from tests.fakes.spool import FakeSpool
 from tests.strategies import seal_rules, sealed_objects

@@ -9,14 +9,14 @@ from typing import Any
 import fastavro
 import pytest
 
-from service import native
-from service.avro.entry_types import EntryTypes
-from service.batch import row_writer
-from service.batch.pack_plan import GROUPS_MAX
-from service.batch.rows import Rows
-from service.batch.seal import PARTS_AT_ONCE, Step, seal
-from service.errors import SpoolError
-from service.formats.model import PartitionKey, SourceRecord, TopicPartition
+from log_partitioner import native
+from log_partitioner.avro.entry_types import EntryTypes
+from log_partitioner.batch import row_writer
+from log_partitioner.batch.pack_plan import GROUPS_MAX
+from log_partitioner.batch.rows import Rows
+from log_partitioner.batch.seal import PARTS_AT_ONCE, Step, seal
+from log_partitioner.errors import SpoolError
+from log_partitioner.formats.model import PartitionKey, SourceRecord, TopicPartition
 from tests.fakes.spool import FakeBatchSpool, FakeSpool
 from tests.strategies import SCHEMA_BOUNDS, seal_rules, sealed_objects
 

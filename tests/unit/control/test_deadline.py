@@ -1,6 +1,6 @@
 """One budget for all steps of a flush, on a clock that the test moves."""
 
-from service.control.deadline import Deadline
+from log_partitioner.control.deadline import Deadline
 
 
 class Clock:

@@ -6,11 +6,11 @@ from itertools import permutations
 
 import msgspec
 
-from service.control.flush_history import SKEW_MS, FlushHistory, Foreign, OurGroup
-from service.formats.adoption import Adoption
-from service.formats.flush_record import FlushRecord
-from service.formats.model import TopicPartition
-from service.formats.offset_metadata import SourceTopics
+from log_partitioner.control.flush_history import SKEW_MS, FlushHistory, Foreign, OurGroup
+from log_partitioner.formats.adoption import Adoption
+from log_partitioner.formats.flush_record import FlushRecord
+from log_partitioner.formats.model import TopicPartition
+from log_partitioner.formats.offset_metadata import SourceTopics
 from tests.golden.example import ADOPTION, FLUSH_RECORD
 
 APP_0, APP_3, APP_9 = TopicPartition("app", 0), TopicPartition("app", 3), TopicPartition("app", 9)

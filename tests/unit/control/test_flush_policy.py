@@ -2,7 +2,7 @@
 
 import pytest
 
-from service.control.flush_policy import (
+from log_partitioner.control.flush_policy import (
     UNKNOWN_SHARE,
     FlushBounds,
     FlushCost,

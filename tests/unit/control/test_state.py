@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from service.control.flush_policy import Size
-from service.control.state import NOTHING, Phase, WorkerState
-from service.formats.model import TopicPartition
+from log_partitioner.control.flush_policy import Size
+from log_partitioner.control.state import NOTHING, Phase, WorkerState
+from log_partitioner.formats.model import TopicPartition
 
 A, B, C = (TopicPartition("app", number) for number in range(3))
 AB, ONLY_A, ONLY_B, ONLY_C = frozenset({A, B}), frozenset({A}), frozenset({B}), frozenset({C})

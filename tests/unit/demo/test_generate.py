@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from service import zstd
+from log_partitioner import zstd
 from tools.demo.entries import AWKWARD_USERS
 from tools.demo.flaws import FLAWS
 from tools.demo.generate import GeneratedRecord, generate

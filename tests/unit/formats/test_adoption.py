@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from service.formats.adoption import (
+from log_partitioner.formats.adoption import (
     ADOPTED_AT_ONCE,
     AdoptedTopicPartition,
     Adoption,

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from service.batch.messages import dead_letters_of
-from service.formats.dead_letter import (
+from log_partitioner.batch.messages import dead_letters_of
+from log_partitioner.formats.dead_letter import (
     MESSAGE_CHARS_MAX,
     DeadLetter,
     DeadLetterHeaders,
@@ -17,8 +17,8 @@ from service.formats.dead_letter import (
     headers_of,
     parse_headers,
 )
-from service.formats.model import SourceRecord, TopicPartition
-from service.input.decode import Bad
+from log_partitioner.formats.model import SourceRecord, TopicPartition
+from log_partitioner.input.decode import Bad
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "format-1" / "dead_letter_headers.json"
 RECORD = SourceRecord(

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from service.formats.flush_record import (
+from log_partitioner.formats.flush_record import (
     FlushedTopicPartition,
     FlushRecord,
     decode_backfill_record,

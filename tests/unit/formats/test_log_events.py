@@ -13,16 +13,16 @@ import msgspec
 import pytest
 import structlog
 
-import service
-from service.adapters import logs
-from service.formats import log_events
-from service.formats.log_events import EVENTS, FIELDS, LogEvent, Start, named, read_line, tell
-from service.formats.model import CommittedOffset, TopicPartition
-from service.formats.plain_events import PLAIN
+import log_partitioner
+from log_partitioner.adapters import logs
+from log_partitioner.formats import log_events
+from log_partitioner.formats.log_events import EVENTS, FIELDS, LogEvent, Start, named, read_line, tell
+from log_partitioner.formats.model import CommittedOffset, TopicPartition
+from log_partitioner.formats.plain_events import PLAIN
 from tests.log_lines import line_of, read
 
 LEVELS = {"debug", "info", "warning", "error", "critical", "exception", "log"}
-SOURCES = [path for path in Path(service.__file__).parent.rglob("*.py") if path.name != "log_events.py"]
+SOURCES = [path for path in Path(log_partitioner.__file__).parent.rglob("*.py") if path.name != "log_events.py"]
 CALLS = [
     node
     for path in SOURCES

@@ -2,8 +2,8 @@
 
 import pytest
 
-from service.boundary import Membership
-from service.formats.model import SourceRecord, TopicPartition
+from log_partitioner.boundary import Membership
+from log_partitioner.formats.model import SourceRecord, TopicPartition
 
 
 def test_topic_partition_is_named_as_kafka_names_it() -> None:

@@ -1,7 +1,7 @@
 """Object keys as downstream tools see them (DESIGN 3.4)."""
 
-from service.formats.model import PartitionKey
-from service.formats.object_key import data_key, dead_letter_key, pack_key, schema_key, stored_record_key
+from log_partitioner.formats.model import PartitionKey
+from log_partitioner.formats.object_key import data_key, dead_letter_key, pack_key, schema_key, stored_record_key
 
 
 def test_data_key_names_partition_batch_and_number() -> None:

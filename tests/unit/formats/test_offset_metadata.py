@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.formats.model import RootLink
-from service.formats.offset_metadata import BYTES_MAX, OffsetMetadata, decode, encode
+from log_partitioner.formats.model import RootLink
+from log_partitioner.formats.offset_metadata import BYTES_MAX, OffsetMetadata, decode, encode
 
 TOPIC_ID = "LbB5g8fUQ9-bXqQm1cN2yA"
 ROOTS = (RootLink("raw-a", 3, 17), RootLink("größe", 0, 2**63 - 1, 2**31 - 1))

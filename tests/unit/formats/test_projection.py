@@ -6,10 +6,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from service.avro.schema import schema_of
-from service.avro.schema_types import ArrayType, MapType, RecordType, Scalar
-from service.formats.projection import null_counts, project
-from service.formats.reference import decode_references
+from log_partitioner.avro.schema import schema_of
+from log_partitioner.avro.schema_types import ArrayType, MapType, RecordType, Scalar
+from log_partitioner.formats.projection import null_counts, project
+from log_partitioner.formats.reference import decode_references
 from tests.golden.example import GOLDEN, MERGED, ROWS, TYPES
 
 SCHEMA: dict[str, Any] = json.loads((GOLDEN / "pack.avsc").read_text())

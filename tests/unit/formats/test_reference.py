@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from service.formats.model import PartitionKey
-from service.formats.reference import (
+from log_partitioner.formats.model import PartitionKey
+from log_partitioner.formats.reference import (
     CoveredRange,
     Line,
     ReferenceMessage,

@@ -8,9 +8,9 @@ from typing import Any, Literal
 import pytest
 from backports import zstd
 
-from service.formats.dead_letter import Reason
-from service.input.decode import Bad, Decoded, InputRules, RecordDecoder
-from service.input.json_text import JsonDecoder
+from log_partitioner.formats.dead_letter import Reason
+from log_partitioner.input.decode import Bad, Decoded, InputRules, RecordDecoder
+from log_partitioner.input.json_text import JsonDecoder
 
 GOOD: dict[str, Any] = {"user": "ann", "n": 1}
 MEGABYTE = 2**20

@@ -5,8 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from service.formats.dead_letter import Reason
-from service.input.json_text import FAST_REFUSALS, JsonDecoder, UndecodableError, split_array, split_object
+from log_partitioner.formats.dead_letter import Reason
+from log_partitioner.input.json_text import FAST_REFUSALS, JsonDecoder, UndecodableError, split_array, split_object
 
 ROUNDING = JsonDecoder(keep_inexact_text=False)
 KEEPING = JsonDecoder(keep_inexact_text=True)

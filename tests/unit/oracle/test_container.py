@@ -8,7 +8,7 @@ from typing import Any
 import fastavro
 import pytest
 
-from service.oracle.container import Container
+from log_partitioner.oracle.container import Container
 
 SCHEMA = fastavro.parse_schema({"type": "record", "name": "r", "fields": [{"name": "n", "type": "long"}]})
 ROWS = [{"n": number} for number in range(1000)]

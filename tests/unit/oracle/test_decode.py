@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from service import zstd
-from service.config.settings import InputSettings
-from service.formats.dead_letter import Reason
-from service.oracle.decode import DecodedEntry, Decoder
-from service.oracle.decompress import GZIP_MAGIC, ZSTD_MAGIC
-from service.oracle.json_text import Exact
+from log_partitioner import zstd
+from log_partitioner.config.settings import InputSettings
+from log_partitioner.formats.dead_letter import Reason
+from log_partitioner.oracle.decode import DecodedEntry, Decoder
+from log_partitioner.oracle.decompress import GZIP_MAGIC, ZSTD_MAGIC
+from log_partitioner.oracle.json_text import Exact
 
 DEAD = Reason
 

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.oracle.equal import canonical, differences, digest
-from service.oracle.json_text import parse_rounding
+from log_partitioner.oracle.equal import canonical, differences, digest
+from log_partitioner.oracle.json_text import parse_rounding
 
 
 def equal(one: str, other: str) -> bool:

@@ -5,7 +5,7 @@ from itertools import permutations
 
 import pytest
 
-from service.oracle.expected_schema import (
+from log_partitioner.oracle.expected_schema import (
     Array,
     Map,
     Record,
@@ -19,8 +19,8 @@ from service.oracle.expected_schema import (
     type_of_entry,
     without_subtrees,
 )
-from service.oracle.json_text import parse_keeping, parse_rounding
-from service.oracle.published_schema import PublishedSchema, RestoreError
+from log_partitioner.oracle.json_text import parse_keeping, parse_rounding
+from log_partitioner.oracle.published_schema import PublishedSchema, RestoreError
 from tests.unit.audit.world import column, row_schema
 
 

@@ -5,11 +5,11 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from service.config.settings import TimeSettings, UserSettings
-from service.formats.model import RootLink, SourceRecord, TopicPartition
-from service.oracle.json_text import exact, parse_rounding
-from service.oracle.locate import IdRule, Path, Surroundings, TimeRule, UserRule, parse_path, root_of
-from service.oracle.times import EpochUnit, date_and_hour, read_time
+from log_partitioner.config.settings import TimeSettings, UserSettings
+from log_partitioner.formats.model import RootLink, SourceRecord, TopicPartition
+from log_partitioner.oracle.json_text import exact, parse_rounding
+from log_partitioner.oracle.locate import IdRule, Path, Surroundings, TimeRule, UserRule, parse_path, root_of
+from log_partitioner.oracle.times import EpochUnit, date_and_hour, read_time
 
 UTC = ZoneInfo("UTC")
 NOON = 1_714_564_800_000_000  # 2024-05-01T12:00:00Z

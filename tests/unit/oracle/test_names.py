@@ -3,8 +3,8 @@
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from service.avro.names import avro_names as names_of_the_worker
-from service.oracle.names import avro_names
+from log_partitioner.avro.names import avro_names as names_of_the_worker
+from log_partitioner.oracle.names import avro_names
 
 NAMES = st.sets(st.text(alphabet="aAbB_2 -é1", max_size=4) | st.text(max_size=3), max_size=12)
 

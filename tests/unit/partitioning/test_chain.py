@@ -2,8 +2,8 @@
 
 import pytest
 
-from service.formats.model import RootLink, SourceRecord, TopicPartition
-from service.partitioning.chain import root_of
+from log_partitioner.formats.model import RootLink, SourceRecord, TopicPartition
+from log_partitioner.partitioning.chain import root_of
 
 HEADER = "source-topic-chain"
 

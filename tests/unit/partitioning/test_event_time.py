@@ -6,7 +6,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from service.partitioning.event_time import LATEST_US, EpochUnit, TimeRules, is_absurd, parse_event_time
+from log_partitioner.partitioning.event_time import LATEST_US, EpochUnit, TimeRules, is_absurd, parse_event_time
 
 NOON = 1_714_564_800_000_000  # 2024-05-01T12:00:00Z
 HOUR = 3_600_000_000

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from service.formats.model import SourceRecord, TopicPartition
-from service.partitioning.locate import compile_path, split_path
+from log_partitioner.formats.model import SourceRecord, TopicPartition
+from log_partitioner.partitioning.locate import compile_path, split_path
 
 RECORD = SourceRecord(
     TopicPartition("app", 0), 0, None, b'{"user": {"id": "kim"}, "n": 1}', None,

@@ -6,11 +6,11 @@ from zoneinfo import ZoneInfo
 import msgspec
 import pytest
 
-from service.formats.dead_letter import Reason
-from service.formats.model import PartitionKey, SourceRecord, TopicPartition
-from service.formats.object_key import key_safe, parse_key_safe
-from service.partitioning.event_time import TimeRules
-from service.partitioning.partitioner import USER_CHARS_MAX, KeyRules, Partitioner, Placement, Rejection
+from log_partitioner.formats.dead_letter import Reason
+from log_partitioner.formats.model import PartitionKey, SourceRecord, TopicPartition
+from log_partitioner.formats.object_key import key_safe, parse_key_safe
+from log_partitioner.partitioning.event_time import TimeRules
+from log_partitioner.partitioning.partitioner import USER_CHARS_MAX, KeyRules, Partitioner, Placement, Rejection
 
 NOON_MS = 1_714_564_800_000  # 2024-05-01T12:00:00Z
 RECORD = SourceRecord(TopicPartition("app", 0), 5, NOON_MS + 1, b"key-user", None, (("id", b"h1"),))

@@ -10,16 +10,16 @@ import fastavro
 import msgspec
 import pytest
 
-from pipeline.backfill.memory_spool import MemorySpool
-from pipeline.backfill.outbox import Outbox, OutboxMessage, Run
-from pipeline.backfill.publish import advance, beginning
-from pipeline.backfill.split import PIECE, rules_of, split
-from pipeline.backfill.write import LINES_MAX, Writer, _parts
-from pipeline.config import BackfillSettings
-from service.config.settings import Settings
-from service.formats.dead_letter import Reason, parse_headers
-from service.formats.model import PartitionKey, TopicPartition
-from service.formats.reference import Reference, decode_message, decode_references
+from log_partitioner.config.settings import Settings
+from log_partitioner.formats.dead_letter import Reason, parse_headers
+from log_partitioner.formats.model import PartitionKey, TopicPartition
+from log_partitioner.formats.reference import Reference, decode_message, decode_references
+from log_partitioner_pipeline.backfill.memory_spool import MemorySpool
+from log_partitioner_pipeline.backfill.outbox import Outbox, OutboxMessage, Run
+from log_partitioner_pipeline.backfill.publish import advance, beginning
+from log_partitioner_pipeline.backfill.split import PIECE, rules_of, split
+from log_partitioner_pipeline.backfill.write import LINES_MAX, Writer, _parts
+from log_partitioner_pipeline.config import BackfillSettings
 from tests.contract.http_s3 import HttpS3, serve
 
 TP = TopicPartition("logs", 3)

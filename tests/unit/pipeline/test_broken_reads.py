@@ -9,12 +9,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import msgspec
 import pytest
 
-from pipeline.errors import ObjectError
-from pipeline.objects import Content, Objects
-from pipeline.pieces import ReadGroup, ReferencePart
-from service.config.s3_settings import S3Settings
-from service.formats.model import PartitionKey
-from service.formats.reference import Checksum
+from log_partitioner.config.s3_settings import S3Settings
+from log_partitioner.formats.model import PartitionKey
+from log_partitioner.formats.reference import Checksum
+from log_partitioner_pipeline.errors import ObjectError
+from log_partitioner_pipeline.objects import Content, Objects
+from log_partitioner_pipeline.pieces import ReadGroup, ReferencePart
 
 BODY = b"0123456789"
 PART = ReferencePart("r", PartitionKey("u", "2026-03-04", 5), 1, ((0, len(BODY)),), 0)
@@ -95,7 +95,7 @@ def test_spans_of_an_object_give_what_lies_in_one_of_them() -> None:
 
 def test_what_is_under_way_is_bounded_by_its_bytes(monkeypatch: pytest.MonkeyPatch, server: _Server) -> None:
     """In order, as many as there are threads for, and fewer where they are large; one too large goes alone."""
-    monkeypatch.setattr("pipeline.objects._AHEAD_BYTES_MAX", 10)
+    monkeypatch.setattr("log_partitioner_pipeline.objects._AHEAD_BYTES_MAX", 10)
     begun: list[int] = []
 
     def take(size: int) -> int:

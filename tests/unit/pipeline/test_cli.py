@@ -7,9 +7,9 @@ import sys
 import pytest
 import structlog
 
-from pipeline import cli
-from pipeline.errors import ObjectError, PipelineError, UnforeseenError
-from service.errors import StopError
+from log_partitioner.errors import StopError
+from log_partitioner_pipeline import cli
+from log_partitioner_pipeline.errors import ObjectError, PipelineError, UnforeseenError
 from tests import canaries
 
 NAME = "20260101T000000Z-b00t-7-12.avro"
@@ -41,7 +41,7 @@ def _told(error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
             log.exception("failed")
             raise
 
-    monkeypatch.setattr("pipeline.jobs.compact.run", fall_over)
+    monkeypatch.setattr("log_partitioner_pipeline.jobs.compact.run", fall_over)
     code = cli.main(["compact"])
     out, err = capsys.readouterr()
     assert out == ""
@@ -57,7 +57,10 @@ def _raise(error: Exception) -> None:
     ("error", "said"),
     [
         (ObjectError(f"s3://logs/{KEY} is referenced and not there"), f"/{NAME} is referenced and not there\n"),
-        (RuntimeError(f"Job aborted: pipeline.errors.ObjectError: s3://logs/{KEY}: 503\n at Java"), f"/{NAME}: 503\n"),
+        (
+            RuntimeError(f"Job aborted: log_partitioner_pipeline.errors.ObjectError: s3://logs/{KEY}: 503\n at Java"),
+            f"/{NAME}: 503\n",
+        ),
         (PipelineError(f"no access with {canaries.SECRET}-of-the-catalogue"), "compact: no access with ***"),
         (UnforeseenError(f"ValueError: {canaries.USER}"), "compact: UnforeseenError (its text may hold input"),
         (ValueError(f"{canaries.USER} is no number"), "compact: ValueError (its text may hold input"),

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 import pytest
 from botocore.stub import Stubber
 
-from pipeline import objects
-from pipeline.errors import ObjectError
-from pipeline.objects import Objects
-from service.config.s3_settings import S3Settings
+from log_partitioner.config.s3_settings import S3Settings
+from log_partitioner_pipeline import objects
+from log_partitioner_pipeline.errors import ObjectError
+from log_partitioner_pipeline.objects import Objects
 
 BUCKET = "retired"
 

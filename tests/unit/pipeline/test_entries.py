@@ -5,15 +5,15 @@ from typing import Any
 
 import pytest
 
-from pipeline.activity.entries import Reading, entries_of, size_of
-from pipeline.config import ActivitySettings
-from pipeline.objects import Content
-from pipeline.pieces import pieces_of
-from service.config.s3_settings import S3Settings
-from service.config.settings import InputSettings
-from service.formats.model import PartitionKey, RootLink
-from service.oracle.decode import Decoder
-from service.oracle.equal import canonical
+from log_partitioner.config.s3_settings import S3Settings
+from log_partitioner.config.settings import InputSettings
+from log_partitioner.formats.model import PartitionKey, RootLink
+from log_partitioner.oracle.decode import Decoder
+from log_partitioner.oracle.equal import canonical
+from log_partitioner_pipeline.activity.entries import Reading, entries_of, size_of
+from log_partitioner_pipeline.config import ActivitySettings
+from log_partitioner_pipeline.objects import Content
+from log_partitioner_pipeline.pieces import pieces_of
 from tests.pipeline.packs import KEY, TOPIC, Entry, Written, write_object
 
 READING = Reading(S3Settings(bucket="data"), InputSettings(), ActivitySettings())

@@ -6,9 +6,9 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from pipeline.audit.judged import judge_coverage, judge_flushes
-from service.accounting import Kind
-from service.formats.model import TopicPartition
+from log_partitioner.accounting import Kind
+from log_partitioner.formats.model import TopicPartition
+from log_partitioner_pipeline.audit.judged import judge_coverage, judge_flushes
 from tests.unit.test_accounting import ONE, TOTALS, line
 
 FOUND = pa.schema([("kind", pa.string()), ("count", pa.int64()), ("text", pa.string())])

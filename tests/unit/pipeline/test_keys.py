@@ -3,10 +3,10 @@
 import pytest
 from msgspec.structs import replace
 
-from pipeline.audit.statements import is_under_its_key
-from service.formats.model import PartitionKey
-from service.formats.object_key import data_key, pack_key
-from service.formats.reference import Reference
+from log_partitioner.formats.model import PartitionKey
+from log_partitioner.formats.object_key import data_key, pack_key
+from log_partitioner.formats.reference import Reference
+from log_partitioner_pipeline.audit.statements import is_under_its_key
 from tests.pipeline.packs import KEY, Entry, write_object
 
 (REFERENCE,) = write_object([Entry(KEY, {"n": 1})]).references

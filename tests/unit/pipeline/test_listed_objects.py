@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 
-from pipeline.audit import executors
-from pipeline.objects import Listed
-from service.config.s3_settings import S3Settings
-from service.config.settings import KafkaSettings, Settings
+from log_partitioner.config.s3_settings import S3Settings
+from log_partitioner.config.settings import KafkaSettings, Settings
+from log_partitioner_pipeline.audit import executors
+from log_partitioner_pipeline.objects import Listed
 
 SCHEMA = pa.schema([("object", pa.string()), ("size", pa.int64()), ("modified_ms", pa.int64())])
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from itertools import product
 
-from pipeline.audit.object_reader import ObjectReader
-from service.avro.entry_types import EntryTypes
-from service.avro.schema import row_schema
-from service.batch.pack_plan import GROUPS_MAX
-from service.batch.pack_schema import MergedFields
+from log_partitioner.avro.entry_types import EntryTypes
+from log_partitioner.avro.schema import row_schema
+from log_partitioner.batch.pack_plan import GROUPS_MAX
+from log_partitioner.batch.pack_schema import MergedFields
+from log_partitioner_pipeline.audit.object_reader import ObjectReader
 from tests.unit.audit.world import settings
 from tests.unit.batch.test_pack_plan import WIDE, plan, rows_of
 

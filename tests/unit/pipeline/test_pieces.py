@@ -5,10 +5,10 @@ from itertools import chain, pairwise
 
 from msgspec.structs import replace
 
-from pipeline import pieces
-from pipeline.pieces import ReadGroup, decode_share, encode_share, pieces_of, share_out
-from service.formats.model import PartitionKey
-from service.formats.reference import Reference
+from log_partitioner.formats.model import PartitionKey
+from log_partitioner.formats.reference import Reference
+from log_partitioner_pipeline import pieces
+from log_partitioner_pipeline.pieces import ReadGroup, decode_share, encode_share, pieces_of, share_out
 from tests.pipeline.packs import KEY, Entry, write_object
 
 MIB = 1024 * 1024

@@ -2,9 +2,9 @@
 
 import pyarrow as pa
 
-from pipeline.reference_log import Bounds, Weight, begins_of, cut, weigh
-from service.formats.model import PartitionKey
-from service.formats.reference import encode_message
+from log_partitioner.formats.model import PartitionKey
+from log_partitioner.formats.reference import encode_message
+from log_partitioner_pipeline.reference_log import Bounds, Weight, begins_of, cut, weigh
 from tests.pipeline.packs import KEY, Entry, write_object
 
 BOUNDS = Bounds(references_max=10, bytes_max=1000)

@@ -8,12 +8,12 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import Row
 
-from pipeline.errors import ObjectError, PipelineError
-from pipeline.objects import Objects
-from pipeline.reference_rows import expand, reference_of
-from pipeline.references import MessageAt, SchemaTexts, decode, time_spans
-from service.formats.model import PartitionKey, RootLink
-from service.formats.reference import SchemaLocation, encode_message
+from log_partitioner.formats.model import PartitionKey, RootLink
+from log_partitioner.formats.reference import SchemaLocation, encode_message
+from log_partitioner_pipeline.errors import ObjectError, PipelineError
+from log_partitioner_pipeline.objects import Objects
+from log_partitioner_pipeline.reference_rows import expand, reference_of
+from log_partitioner_pipeline.references import MessageAt, SchemaTexts, decode, time_spans
 from tests.pipeline.packs import KEY, Entry, split_message, write_object
 
 (REFERENCE,) = write_object([Entry(KEY, {"n": 1})]).references

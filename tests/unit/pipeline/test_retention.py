@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipeline.retention import Grounds, Place, RawObject, Refusal, refusal_of
+from log_partitioner_pipeline.retention import Grounds, Place, RawObject, Refusal, refusal_of
 
 HOUR = ("2026-03-04", 5)
 NEXT_HOUR = ("2026-03-04", 6)

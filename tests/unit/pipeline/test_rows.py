@@ -10,15 +10,15 @@ from msgspec.structs import replace
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from pipeline.columns import FIXED_FIELDS, REST, plan_of, union_of
-from pipeline.errors import ObjectError
-from pipeline.objects import Content
-from pipeline.pieces import pieces_of, projection_text
-from pipeline.rows import RowGatherer, read_rows
-from service.avro.container import Codec
-from service.avro.schema import META
-from service.formats.model import PartitionKey, RootLink
-from service.formats.reference import Reference
+from log_partitioner.avro.container import Codec
+from log_partitioner.avro.schema import META
+from log_partitioner.formats.model import PartitionKey, RootLink
+from log_partitioner.formats.reference import Reference
+from log_partitioner_pipeline.columns import FIXED_FIELDS, REST, plan_of, union_of
+from log_partitioner_pipeline.errors import ObjectError
+from log_partitioner_pipeline.objects import Content
+from log_partitioner_pipeline.pieces import pieces_of, projection_text
+from log_partitioner_pipeline.rows import RowGatherer, read_rows
 from tests.pipeline.packs import KEY, TIME_US, Entry, Written, write_object
 
 BYTES_MAX = 1 << 20

@@ -2,8 +2,8 @@
 
 import json
 
-from pipeline.audit.schemas import absent_fields
-from service.formats.model import PartitionKey
+from log_partitioner.formats.model import PartitionKey
+from log_partitioner_pipeline.audit.schemas import absent_fields
 from tests.pipeline.packs import KEY, Entry, Written, write_object
 
 BOB = PartitionKey("bob", *KEY[1:])

@@ -1,8 +1,8 @@
 """Which offsets an audit reads, and where a window ends."""
 
-from pipeline.audit.scope import Source, behind, doubts_of, is_before_all, reaching_to, span_of
-from pipeline.kafka import Ends
-from service.formats.model import TopicPartition
+from log_partitioner.formats.model import TopicPartition
+from log_partitioner_pipeline.audit.scope import Source, behind, doubts_of, is_before_all, reaching_to, span_of
+from log_partitioner_pipeline.kafka import Ends
 
 TP = TopicPartition("logs", 0)
 OTHER = TopicPartition("logs", 1)

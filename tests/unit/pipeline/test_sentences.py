@@ -2,10 +2,10 @@
 
 import pytest
 
-from pipeline.backfill.publish import Published
-from pipeline.config import JobSettings, load_all
-from pipeline.jobs import sentences
-from pipeline.retire import Retired
+from log_partitioner_pipeline.backfill.publish import Published
+from log_partitioner_pipeline.config import JobSettings, load_all
+from log_partitioner_pipeline.jobs import sentences
+from log_partitioner_pipeline.retire import Retired
 
 
 @pytest.fixture

@@ -3,9 +3,9 @@
 import pytest
 from pydantic import SecretStr
 
-from pipeline.errors import BrokerError
-from pipeline.kafka import spark_options
-from service.config.settings import KafkaSettings
+from log_partitioner.config.settings import KafkaSettings
+from log_partitioner_pipeline.errors import BrokerError
+from log_partitioner_pipeline.kafka import spark_options
 
 
 def options(properties: dict[str, str]) -> dict[str, str]:

@@ -7,8 +7,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import types as T
 
-from pipeline import branches
-from pipeline.activity.tables import StateTable
+from log_partitioner_pipeline import branches
+from log_partitioner_pipeline.activity.tables import StateTable
 
 
 class Session:

@@ -16,12 +16,12 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from msgspec.structs import replace
 
-from pipeline.errors import ObjectError
-from pipeline.objects import Objects, Stored
-from pipeline.pieces import ReadGroup, decode_share, encode_share, pieces_of
-from pipeline.rows import Container
-from service.config.s3_settings import S3Settings
-from service.formats.reference import Reference
+from log_partitioner.config.s3_settings import S3Settings
+from log_partitioner.formats.reference import Reference
+from log_partitioner_pipeline.errors import ObjectError
+from log_partitioner_pipeline.objects import Objects, Stored
+from log_partitioner_pipeline.pieces import ReadGroup, decode_share, encode_share, pieces_of
+from log_partitioner_pipeline.rows import Container
 from tests.pipeline.packs import KEY, Entry, write_object
 
 OBJECT_KEY = "p/pack/b-0.avro"

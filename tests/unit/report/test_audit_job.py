@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.audit.metrics import AuditMetrics
-from pipeline.cli import main
-from pipeline.config import load_all
-from pipeline.errors import PipelineError
-from pipeline.jobs import audit
-from pipeline.jobs.audit import Runs
-from pipeline.jobs.audit_options import add_audit_arguments
-from service.accounting import Kind
+from log_partitioner.accounting import Kind
+from log_partitioner_pipeline.audit.metrics import AuditMetrics
+from log_partitioner_pipeline.cli import main
+from log_partitioner_pipeline.config import load_all
+from log_partitioner_pipeline.errors import PipelineError
+from log_partitioner_pipeline.jobs import audit
+from log_partitioner_pipeline.jobs.audit import Runs
+from log_partitioner_pipeline.jobs.audit_options import add_audit_arguments
 from tests.unit.report.reading import Page
 from tests.unit.report.world import T0_MS, WorkerLog, missing, result
 

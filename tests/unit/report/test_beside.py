@@ -3,15 +3,15 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.audit.result import Example
-from pipeline.report.around import moments_of
-from pipeline.report.beside import Range, ranges_of
-from pipeline.report.events import REBALANCES, Event, read_log
-from pipeline.report.handled import Commit, Commits
-from service.accounting import Kind
-from service.formats import log_events
-from service.formats.log_events import LogEvent
-from service.formats.model import TopicPartition
+from log_partitioner.accounting import Kind
+from log_partitioner.formats import log_events
+from log_partitioner.formats.log_events import LogEvent
+from log_partitioner.formats.model import TopicPartition
+from log_partitioner_pipeline.audit.result import Example
+from log_partitioner_pipeline.report.around import moments_of
+from log_partitioner_pipeline.report.beside import Range, ranges_of
+from log_partitioner_pipeline.report.events import REBALANCES, Event, read_log
+from log_partitioner_pipeline.report.handled import Commit, Commits
 from tests.log_lines import assigned, discarded
 from tests.unit.report.world import FLUSH_MS, T0_MS, TOPIC, WorkerLog, flush, missing, result
 

@@ -4,10 +4,10 @@ import random
 
 import pytest
 
-from pipeline.report.events import Event, Log, LogEnded, read_log, spans_of
-from service.formats import log_events
-from service.formats.log_events import LogEvent
-from service.formats.model import TopicPartition
+from log_partitioner.formats import log_events
+from log_partitioner.formats.log_events import LogEvent
+from log_partitioner.formats.model import TopicPartition
+from log_partitioner_pipeline.report.events import Event, Log, LogEnded, read_log, spans_of
 from tests.log_lines import discarded
 from tests.unit.report.world import T0_MS, TOPIC, WorkerLog
 

@@ -10,15 +10,25 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from pipeline.audit.history import read_result
-from pipeline.audit.result import Archive, Counts, Example, Finding, Ids, Result, Witness, decode, encode
-from pipeline.cli import main
-from pipeline.errors import PipelineError
-from pipeline.report.events import Log, read_log
-from pipeline.report.files import write_page
-from pipeline.report.page import EXAMPLES_SHOWN, RANGES_OPEN, RANGES_SHOWN, accounts_of, render
-from pipeline.report.words import MEANINGS
-from service.accounting import Kind
+from log_partitioner.accounting import Kind
+from log_partitioner_pipeline.audit.history import read_result
+from log_partitioner_pipeline.audit.result import (
+    Archive,
+    Counts,
+    Example,
+    Finding,
+    Ids,
+    Result,
+    Witness,
+    decode,
+    encode,
+)
+from log_partitioner_pipeline.cli import main
+from log_partitioner_pipeline.errors import PipelineError
+from log_partitioner_pipeline.report.events import Log, read_log
+from log_partitioner_pipeline.report.files import write_page
+from log_partitioner_pipeline.report.page import EXAMPLES_SHOWN, RANGES_OPEN, RANGES_SHOWN, accounts_of, render
+from log_partitioner_pipeline.report.words import MEANINGS
 from tests.log_lines import discarded
 from tests.unit.report.reading import Page
 from tests.unit.report.world import (

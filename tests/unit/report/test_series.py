@@ -3,8 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.audit.result import Verdict
-from pipeline.report.series import (
+from log_partitioner.accounting import Kind
+from log_partitioner_pipeline.audit.result import Verdict
+from log_partitioner_pipeline.report.series import (
     HOUR_MS,
     STEPS_MAX,
     audits,
@@ -14,7 +15,6 @@ from pipeline.report.series import (
     sizes_per_hour,
     steps_of,
 )
-from service.accounting import Kind
 from tests.unit.report.world import T0_MS, missing, record_hour, result
 
 

@@ -3,7 +3,9 @@
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
-from pipeline.audit.result import (
+from log_partitioner.accounting import Kind
+from log_partitioner.formats.log_events import LogEvent, PartitionsLost, PartitionsRevoked
+from log_partitioner_pipeline.audit.result import (
     Counts,
     Coverage,
     Example,
@@ -16,8 +18,6 @@ from pipeline.audit.result import (
     Verdict,
     Window,
 )
-from service.accounting import Kind
-from service.formats.log_events import LogEvent, PartitionsLost, PartitionsRevoked
 from tests.log_lines import assigned, committed, line_of
 
 T0_MS = 1_772_582_400_000  # 2026-03-04 00:00 UTC

@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from service.batch.fast_lane import TakenRun
-from service.boundary import Poll
-from service.control.flush_policy import FlushReason
-from service.control.state import Phase
-from service.errors import SourceError, StopError
-from service.formats.model import SourceRecord
-from service.input.decode import Decoded
-from service.runtime.ports import Spool
-from service.runtime.recorder import Recorder, RecorderRules
+from log_partitioner.batch.fast_lane import TakenRun
+from log_partitioner.boundary import Poll
+from log_partitioner.control.flush_policy import FlushReason
+from log_partitioner.control.state import Phase
+from log_partitioner.errors import SourceError, StopError
+from log_partitioner.formats.model import SourceRecord
+from log_partitioner.input.decode import Decoded
+from log_partitioner.runtime.ports import Spool
+from log_partitioner.runtime.recorder import Recorder, RecorderRules
 from tests.fakes.committer import Outcome
 from tests.fakes.records import P0, P1, entry, value_of
 from tests.fakes.rig import Rig

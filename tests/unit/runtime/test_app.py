@@ -10,10 +10,10 @@ from types import SimpleNamespace
 import pytest
 from pydantic import SecretStr
 
-from service.adapters.kafka_log import Brokers
-from service.adapters.preflight import Need
-from service.boundary import Membership
-from service.config.settings import (
+from log_partitioner.adapters.kafka_log import Brokers
+from log_partitioner.adapters.preflight import Need
+from log_partitioner.boundary import Membership
+from log_partitioner.config.settings import (
     FlushSettings,
     HttpSettings,
     KafkaSettings,
@@ -21,15 +21,15 @@ from service.config.settings import (
     Settings,
     SpoolSettings,
 )
-from service.control.flush_policy import FlushBounds
-from service.errors import SourceError
-from service.formats.model import CommittedOffset, TopicPartition
-from service.input.json_text import JsonDecoder
-from service.runtime import app
-from service.runtime.app import ESTIMATE_SHARE, FIXED_SHARE, SPOOL_SHARE, Process, _rules
-from service.runtime.participation import Participation
-from service.runtime.positions import StartRules
-from service.runtime.stop import StopFlag
+from log_partitioner.control.flush_policy import FlushBounds
+from log_partitioner.errors import SourceError
+from log_partitioner.formats.model import CommittedOffset, TopicPartition
+from log_partitioner.input.json_text import JsonDecoder
+from log_partitioner.runtime import app
+from log_partitioner.runtime.app import ESTIMATE_SHARE, FIXED_SHARE, SPOOL_SHARE, Process, _rules
+from log_partitioner.runtime.participation import Participation
+from log_partitioner.runtime.positions import StartRules
+from log_partitioner.runtime.stop import StopFlag
 from tests.fakes.clock import FakeClock
 
 

@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from service.batch.batch import ClosedBatch
-from service.control.deadline import Deadline
-from service.control.flush_policy import FlushReason
-from service.control.state import Phase
-from service.errors import DiscardError, SourceError, StopError, TooManyFailuresError
-from service.formats import offset_metadata
-from service.formats.model import CommittedOffset
-from service.runtime.flusher import FlushSummary
-from service.runtime.positions import TOPIC_IDS_S
+from log_partitioner.batch.batch import ClosedBatch
+from log_partitioner.control.deadline import Deadline
+from log_partitioner.control.flush_policy import FlushReason
+from log_partitioner.control.state import Phase
+from log_partitioner.errors import DiscardError, SourceError, StopError, TooManyFailuresError
+from log_partitioner.formats import offset_metadata
+from log_partitioner.formats.model import CommittedOffset
+from log_partitioner.runtime.flusher import FlushSummary
+from log_partitioner.runtime.positions import TOPIC_IDS_S
 from tests.fakes.committer import Outcome
 from tests.fakes.consumer import FakeConsumer
 from tests.fakes.records import P0, P1, P2

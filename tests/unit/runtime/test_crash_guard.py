@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from service.boundary import Poll
-from service.errors import SourceError
-from service.formats.dead_letter import parse_headers
-from service.formats.model import CommittedOffset, SourceRecord, TopicPartition
+from log_partitioner.boundary import Poll
+from log_partitioner.errors import SourceError
+from log_partitioner.formats.dead_letter import parse_headers
+from log_partitioner.formats.model import CommittedOffset, SourceRecord, TopicPartition
 from tests.fakes.journal import FakeJournal
 from tests.fakes.records import P0, P1
 from tests.fakes.rig import Rig

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from service.control.flush_policy import FlushReason
+from log_partitioner.control.flush_policy import FlushReason
 from tests.fakes.broker import BrokerError
 from tests.fakes.check import InvariantError
 from tests.fakes.records import P0

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from service import native
-from service.boundary import Poll
-from service.config.settings import InputSettings, Settings, TimeSettings, UserSettings
-from service.control.flush_history import Flushed
-from service.errors import PathsError
-from service.formats.dead_letter import DeadLetter, Reason
-from service.formats.model import FATAL, SourceRecord, TopicPartition
-from service.runtime.first_look import ENTRIES, Doubt, FirstBatch
+from log_partitioner import native
+from log_partitioner.boundary import Poll
+from log_partitioner.config.settings import InputSettings, Settings, TimeSettings, UserSettings
+from log_partitioner.control.flush_history import Flushed
+from log_partitioner.errors import PathsError
+from log_partitioner.formats.dead_letter import DeadLetter, Reason
+from log_partitioner.formats.model import FATAL, SourceRecord, TopicPartition
+from log_partitioner.runtime.first_look import ENTRIES, Doubt, FirstBatch
 from tests.fakes.lanes import opened, record_all, settings
 from tests.fakes.records import P0, P1
 from tests.fakes.rig import Rig

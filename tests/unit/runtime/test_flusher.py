@@ -9,21 +9,21 @@ from typing import Any
 
 import pytest
 
-from service import native
-from service.batch import pack_plan, seal
-from service.batch.batch import ClosedBatch
-from service.batch.chunk import Chunk, Unwritten
-from service.batch.compiled_lines import CompiledLines
-from service.batch.messages import reference_messages
-from service.batch.pack_plan import Part
-from service.batch.reference_lines import Described, LineGroup, LineWriter
-from service.batch.rows import Rows
-from service.batch.seal import Sealing
-from service.boundary import Membership
-from service.config.settings import KafkaSettings, SchemaSettings
-from service.control.deadline import Deadline
-from service.control.flush_policy import FlushReason
-from service.errors import (
+from log_partitioner import native
+from log_partitioner.batch import pack_plan, seal
+from log_partitioner.batch.batch import ClosedBatch
+from log_partitioner.batch.chunk import Chunk, Unwritten
+from log_partitioner.batch.compiled_lines import CompiledLines
+from log_partitioner.batch.messages import reference_messages
+from log_partitioner.batch.pack_plan import Part
+from log_partitioner.batch.reference_lines import Described, LineGroup, LineWriter
+from log_partitioner.batch.rows import Rows
+from log_partitioner.batch.seal import Sealing
+from log_partitioner.boundary import Membership
+from log_partitioner.config.settings import KafkaSettings, SchemaSettings
+from log_partitioner.control.deadline import Deadline
+from log_partitioner.control.flush_policy import FlushReason
+from log_partitioner.errors import (
     CommitAbortedError,
     CommitUnknownError,
     DiscardError,
@@ -32,11 +32,11 @@ from service.errors import (
     StoreRefusedError,
     UploadError,
 )
-from service.formats import offset_metadata
-from service.formats.dead_letter import parse_headers
-from service.runtime import flusher as flusher_module
-from service.runtime import recorder as recorder_module
-from service.runtime.flusher import KNOWN_SCHEMAS_S, FlushSummary
+from log_partitioner.formats import offset_metadata
+from log_partitioner.formats.dead_letter import parse_headers
+from log_partitioner.runtime import flusher as flusher_module
+from log_partitioner.runtime import recorder as recorder_module
+from log_partitioner.runtime.flusher import KNOWN_SCHEMAS_S, FlushSummary
 from tests.fakes.check import flush_records, references
 from tests.fakes.committer import Outcome
 from tests.fakes.group import ConsumerGroup

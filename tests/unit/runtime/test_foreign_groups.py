@@ -5,14 +5,14 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from service.boundary import Message
-from service.control.flush_history import OurGroup
-from service.errors import HistoryUnknownError, StartPositionError
-from service.formats.adoption import AdoptedTopicPartition, Adoption, encode_adoption
-from service.formats.flush_record import encode_flush_record
-from service.formats.model import CommittedOffset
-from service.formats.offset_metadata import encode
-from service.runtime.positions import LOOKS
+from log_partitioner.boundary import Message
+from log_partitioner.control.flush_history import OurGroup
+from log_partitioner.errors import HistoryUnknownError, StartPositionError
+from log_partitioner.formats.adoption import AdoptedTopicPartition, Adoption, encode_adoption
+from log_partitioner.formats.flush_record import encode_flush_record
+from log_partitioner.formats.model import CommittedOffset
+from log_partitioner.formats.offset_metadata import encode
+from log_partitioner.runtime.positions import LOOKS
 from tests.fakes.broker import Committed
 from tests.fakes.check import check_commit, flush_records
 from tests.fakes.records import P0, P1

@@ -10,12 +10,12 @@ import pytest
 from pydantic import SecretStr
 from structlog.testing import capture_logs
 
-from service.config.s3_settings import S3Settings
-from service.config.settings import HttpSettings, KafkaSettings, Settings, SpoolSettings
-from service.control.state import Phase
-from service.errors import LeavingError, SpoolError, StopError
-from service.runtime.app import Process
-from service.runtime.stop import StopFlag
+from log_partitioner.config.s3_settings import S3Settings
+from log_partitioner.config.settings import HttpSettings, KafkaSettings, Settings, SpoolSettings
+from log_partitioner.control.state import Phase
+from log_partitioner.errors import LeavingError, SpoolError, StopError
+from log_partitioner.runtime.app import Process
+from log_partitioner.runtime.stop import StopFlag
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from service.control.flush_policy import FlushLoad
-from service.errors import CommitAbortedError, UploadError
+from log_partitioner.control.flush_policy import FlushLoad
+from log_partitioner.errors import CommitAbortedError, UploadError
 from tests.fakes.check import flush_records, references
 from tests.fakes.committer import Outcome
 from tests.fakes.pace import long_records, pace_commits, pace_store, paced_decode

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from structlog.testing import capture_logs
 
-from service.runtime.open_transactions import AGAIN_MAX_S, TELL_S, OpenTransactions
+from log_partitioner.runtime.open_transactions import AGAIN_MAX_S, TELL_S, OpenTransactions
 from tests.fakes.clock import FakeClock
 from tests.fakes.metrics import RecordingMetrics
 from tests.fakes.records import P0, P1

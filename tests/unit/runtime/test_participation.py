@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from service.errors import SourceError
-from service.runtime.participation import Participation
+from log_partitioner.errors import SourceError
+from log_partitioner.runtime.participation import Participation
 
 
 def looked(*times_s: float) -> Participation:

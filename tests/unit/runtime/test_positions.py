@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from service.control.deadline import Deadline
-from service.control.flush_history import Flushed, OurGroup
-from service.errors import DiscardError, HistoryUnknownError, LeavingError, StartPositionError
-from service.formats.model import CommittedOffset, TopicPartition
-from service.formats.offset_metadata import SourceTopics, decode, encode
-from service.runtime.positions import WRONG_MAX_S, NextPosition, Positions, StartAt
+from log_partitioner.control.deadline import Deadline
+from log_partitioner.control.flush_history import Flushed, OurGroup
+from log_partitioner.errors import DiscardError, HistoryUnknownError, LeavingError, StartPositionError
+from log_partitioner.formats.model import CommittedOffset, TopicPartition
+from log_partitioner.formats.offset_metadata import SourceTopics, decode, encode
+from log_partitioner.runtime.positions import WRONG_MAX_S, NextPosition, Positions, StartAt
 from tests.fakes.check import check_commit, flush_records
 from tests.fakes.committer import Outcome
 from tests.fakes.records import P0, P1
@@ -212,8 +212,8 @@ def test_finding_3_worker_that_is_stopped_in_its_question_commits_nothing_over_o
 
 def test_finding_7_read_committed_is_what_makes_committed_offsets_stable() -> None:
     """The source consumer's isolation level decides whether offsets are stable: any other value is refused."""
-    from service.adapters.kafka_options import PINNED_CONSUMER  # noqa: PLC0415
-    from service.config.kafka_properties import is_allowed  # noqa: PLC0415
+    from log_partitioner.adapters.kafka_options import PINNED_CONSUMER  # noqa: PLC0415
+    from log_partitioner.config.kafka_properties import is_allowed  # noqa: PLC0415
 
     assert PINNED_CONSUMER["isolation.level"] == "read_committed"
     assert not is_allowed("isolation.level", "read_uncommitted")

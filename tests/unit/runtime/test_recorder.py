@@ -8,16 +8,16 @@ from typing import Any
 import fastavro
 import pytest
 
-from service.avro.entry_types import SchemaBounds
-from service.batch.batch import ClosedBatch, Opening
-from service.batch.messages import rows_in
-from service.batch.progress import Progress
-from service.batch.seal import SealedObject, seal
-from service.boundary import Membership
-from service.errors import SpoolError
-from service.formats.dead_letter import Reason
-from service.formats.model import CommittedOffset, SourceRecord, TopicPartition
-from service.runtime.recorder import Recorder
+from log_partitioner.avro.entry_types import SchemaBounds
+from log_partitioner.batch.batch import ClosedBatch, Opening
+from log_partitioner.batch.messages import rows_in
+from log_partitioner.batch.progress import Progress
+from log_partitioner.batch.seal import SealedObject, seal
+from log_partitioner.boundary import Membership
+from log_partitioner.errors import SpoolError
+from log_partitioner.formats.dead_letter import Reason
+from log_partitioner.formats.model import CommittedOffset, SourceRecord, TopicPartition
+from log_partitioner.runtime.recorder import Recorder
 from tests.fakes.records import P0, P1, entry, record
 from tests.fakes.spool import FakeSpool
 from tests.fakes.worker import SCHEMA_BOUNDS, SEAL_RULES, recorder_rules

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from structlog.testing import capture_logs
 
-from service.formats.model import CommittedOffset, TopicPartition
-from service.runtime.refetch import HOLD_S, RETRIES
+from log_partitioner.formats.model import CommittedOffset, TopicPartition
+from log_partitioner.runtime.refetch import HOLD_S, RETRIES
 from tests.fakes.records import P0, P1
 from tests.fakes.rig import COOPERATIVE, STYLES, Rig
 from tests.fakes.worker import FakeWorker

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from service.avro.schema_types import RecordType
-from service.control.deadline import Deadline
-from service.control.flush_policy import FlushReason
-from service.errors import CommitAbortedError, SourceError, StopError
-from service.formats.model import CommittedOffset
+from log_partitioner.avro.schema_types import RecordType
+from log_partitioner.control.deadline import Deadline
+from log_partitioner.control.flush_policy import FlushReason
+from log_partitioner.errors import CommitAbortedError, SourceError, StopError
+from log_partitioner.formats.model import CommittedOffset
 from tests.fakes.check import flush_records
 from tests.fakes.committer import Outcome
 from tests.fakes.member import Callback

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from service.runtime.stop import StopFlag
+from log_partitioner.runtime.stop import StopFlag
 
 
 @pytest.fixture(autouse=True)

@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from service.boundary import StoredObject
-from service.control.deadline import Deadline
-from service.errors import SpoolError, StoreRefusedError, UploadError
-from service.runtime.ports import Upload
-from service.runtime.uploader import BODIES_BYTES_MAX, KEYS_MAX, Uploader, _Bodies, bytes_upload, file_upload
+from log_partitioner.boundary import StoredObject
+from log_partitioner.control.deadline import Deadline
+from log_partitioner.errors import SpoolError, StoreRefusedError, UploadError
+from log_partitioner.runtime.ports import Upload
+from log_partitioner.runtime.uploader import BODIES_BYTES_MAX, KEYS_MAX, Uploader, _Bodies, bytes_upload, file_upload
 from tests.fakes.clock import FakeClock
 from tests.fakes.spool import FakeSpool
 from tests.fakes.store import Bucket, FakeObjectStore, PutFault

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from service.boundary import Poll
-from service.control.state import Phase
-from service.errors import ReadBackError, StoreRefusedError, VerificationError
-from service.runtime.verification import HURRIED_S
+from log_partitioner.boundary import Poll
+from log_partitioner.control.state import Phase
+from log_partitioner.errors import ReadBackError, StoreRefusedError, VerificationError
+from log_partitioner.runtime.verification import HURRIED_S
 from tests import canaries
 from tests.fakes.committer import Outcome
 from tests.fakes.records import P0, P1, entry, value_of

@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from service.formats import log_events as events
-from service.formats.log_events import LogEvent
+from log_partitioner.formats import log_events as events
+from log_partitioner.formats.log_events import LogEvent
 from tests.log_lines import line_of
 
 MINUTE_MS = 60_000

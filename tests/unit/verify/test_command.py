@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from service.cli import main
+from log_partitioner.cli import main
 from tests.unit.verify.pods import P0, Pod, lines_of
 from tests.unit.verify.test_rules import gap_at_a_reset, line_lost, rotation_without_an_assignment
 

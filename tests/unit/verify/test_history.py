@@ -9,10 +9,10 @@ from random import Random
 
 import pytest
 
-from service.formats import log_events as events
-from service.verify import history
-from service.verify.lines import LogFiles
-from service.verify.rules import LogRule, TimeWindow
+from log_partitioner.formats import log_events as events
+from log_partitioner.verify import history
+from log_partitioner.verify.lines import LogFiles
+from log_partitioner.verify.rules import LogRule, TimeWindow
 from tests.log_lines import judged
 from tests.unit.verify.pods import MINUTE_MS, P0, P1, Pod, lines_of, renumbered
 

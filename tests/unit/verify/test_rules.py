@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from service.formats import log_events as events
-from service.verify.rules import LogRule
+from log_partitioner.formats import log_events as events
+from log_partitioner.verify.rules import LogRule
 from tests.log_lines import judged
 from tests.unit.verify.pods import P0, P1, Pod, lines_of
 

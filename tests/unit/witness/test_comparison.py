@@ -11,13 +11,13 @@ import structlog
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.audit.comparison import COMPARED, Comparison, Named, compare, encode
-from pipeline.audit.comparison_text import to_text
-from pipeline.audit.result import Counts, Coverage, Example, Finding, Result, Window, Witness
-from pipeline.audit.result import encode as encode_result
-from pipeline.cli import main
-from pipeline.errors import IncomparableError
-from service.accounting import ExitCode, Kind
+from log_partitioner.accounting import ExitCode, Kind
+from log_partitioner_pipeline.audit.comparison import COMPARED, Comparison, Named, compare, encode
+from log_partitioner_pipeline.audit.comparison_text import to_text
+from log_partitioner_pipeline.audit.result import Counts, Coverage, Example, Finding, Result, Window, Witness
+from log_partitioner_pipeline.audit.result import encode as encode_result
+from log_partitioner_pipeline.cli import main
+from log_partitioner_pipeline.errors import IncomparableError
 
 Entries = Counter[tuple[Kind, int]]
 """How often a kind names the n-th entry."""

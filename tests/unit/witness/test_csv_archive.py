@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.audit import csv_archive
-from pipeline.audit.csv_archive import list_files
-from pipeline.audit.csv_auditor import require_ids
-from pipeline.audit.result import Window
-from pipeline.config import JobSettings, load_all
-from pipeline.errors import ArchiveError, PipelineError
-from pipeline.jobs.audit_options import add_audit_arguments, archive_of
-from service.accounting import Kind
+from log_partitioner.accounting import Kind
+from log_partitioner_pipeline.audit import csv_archive
+from log_partitioner_pipeline.audit.csv_archive import list_files
+from log_partitioner_pipeline.audit.csv_auditor import require_ids
+from log_partitioner_pipeline.audit.result import Window
+from log_partitioner_pipeline.config import JobSettings, load_all
+from log_partitioner_pipeline.errors import ArchiveError, PipelineError
+from log_partitioner_pipeline.jobs.audit_options import add_audit_arguments, archive_of
 
 HOUR_MS = 3_600_000
 FIVE_MS = 1_772_600_400_000  # 2026-03-04T05:00Z

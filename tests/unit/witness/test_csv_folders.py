@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.audit.csv_folders import Folders, Period
-from pipeline.errors import ArchiveError
+from log_partitioner_pipeline.audit.csv_folders import Folders, Period
+from log_partitioner_pipeline.errors import ArchiveError
 
 ZONES = ["UTC", "Europe/Berlin", "America/St_Johns", "Australia/Lord_Howe"]
 HOURLY, DAILY = "date=%Y-%m-%d/hour=%H", "%Y/%m/%d"

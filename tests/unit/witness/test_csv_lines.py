@@ -8,9 +8,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pipeline.audit.csv_lines import BrokenLine, CsvRow, read_csv
-from pipeline.config import CsvSettings
-from pipeline.errors import ArchiveError
+from log_partitioner_pipeline.audit.csv_lines import BrokenLine, CsvRow, read_csv
+from log_partitioner_pipeline.config import CsvSettings
+from log_partitioner_pipeline.errors import ArchiveError
 
 SETTINGS = CsvSettings()
 FIELDS = st.text(st.characters(codec="utf-8"), max_size=12)

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from pipeline.audit.csv_source import _Reader
-from service.config.settings import Settings
+from log_partitioner.config.settings import Settings
+from log_partitioner_pipeline.audit.csv_source import _Reader
 
 
 @pytest.mark.parametrize(

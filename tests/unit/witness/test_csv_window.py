@@ -2,11 +2,11 @@
 
 import pytest
 
-from pipeline.audit.csv_window import Judged, find_judged
-from pipeline.audit.result import Window
-from pipeline.audit.scope import Source, Span, whole_span_of
-from pipeline.kafka import Ends
-from service.formats.model import TopicPartition
+from log_partitioner.formats.model import TopicPartition
+from log_partitioner_pipeline.audit.csv_window import Judged, find_judged
+from log_partitioner_pipeline.audit.result import Window
+from log_partitioner_pipeline.audit.scope import Source, Span, whole_span_of
+from log_partitioner_pipeline.kafka import Ends
 
 NOW_MS = 10_000_000
 PADDING_MS = 60_000

@@ -1,0 +1,29 @@
+"""Everything behind the references, on Spark: table, audit, compaction, backfill, activity of users.
+
+    cli.py            python -m log_partitioner_pipeline JOB
+    config.py         settings of the jobs, beside those of the worker
+    session.py        the Spark session; the only place with Spark options
+    python_daemon.py  the parent of Spark's Python workers
+
+The way of the data into the table:
+
+    jobs/materialize.py   references topic -> micro-batches
+    reference_log.py      those cut into slices by references and bytes
+    references.py         messages -> references, and the schemas they name
+    whose.py              those of one group, and of what it has adopted
+    pieces.py             references by object, shared out to tasks
+    objects.py            S3: the bytes that references point to
+    rows.py               those bytes -> rows of the table, in Arrow
+    columns.py            exact schemas -> columns
+    table.py branches.py  Iceberg: created, widened, appended to by compare-and-swap
+    table_rows.py         a row -> the entry that it came from
+
+Beside it:
+
+    audit/            source against files, dead letters and table         jobs/audit.py
+    upkeep.py         small files to large ones, old snapshots             jobs/compact.py
+    retire.py         raw objects past their retention, by record          jobs/compact.py
+    backfill/         what no committed reference holds, published         jobs/backfill.py, publisher.py
+    activity/         entries and bytes of users, each counted once        jobs/user_activity.py
+    topics.py reference_rows.py   topics, and references, as frames
+"""

@@ -1,0 +1,85 @@
+"""The source for a comparison by unique id: its entries with ids and the values that CSV has, too.
+
+The oracle judges, as for the other witness. Dead entries are included, because an older system may have taken entries
+that the worker must not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from log_partitioner.oracle.decode import Decoder
+from log_partitioner.oracle.judge import Judge
+from log_partitioner.oracle.locate import IdRule, Surroundings, parse_path, values_at
+from log_partitioner_pipeline.audit.csv_values import value_of_entry
+from log_partitioner_pipeline.audit.executors import Row, batched
+from log_partitioner_pipeline.audit.frames import IDENTIFIED
+from log_partitioner_pipeline.topics import record_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from log_partitioner.config.settings import Settings
+    from log_partitioner.oracle.decode import JsonObject
+    from log_partitioner.oracle.locate import Path
+    from log_partitioner_pipeline.config import JobSettings
+
+
+def identify(messages: DataFrame, settings: JobSettings) -> DataFrame:
+    """Judge messages of the source: `frames.IDENTIFIED`; nothing happens before an action."""
+    read = partial(
+        _identify,
+        settings=settings.worker,
+        paths=tuple(settings.pipeline.csv.values.values()),
+        schema=to_arrow_schema(IDENTIFIED),
+    )
+    return messages.mapInArrow(read, IDENTIFIED)
+
+
+def _identify(
+    batches: Iterable[pa.RecordBatch], *, settings: Settings, paths: tuple[str, ...], schema: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    reader = _Reader(settings, paths)
+    yield from batched((row for batch in batches for one in batch.to_pylist() for row in reader.rows(one)), schema)
+
+
+class _Reader:
+    """Reads records on an executor."""
+
+    def __init__(self, settings: Settings, paths: tuple[str, ...]) -> None:
+        self._judge = Judge(settings)
+        self._decoder = Decoder(settings.input)
+        self._id = IdRule(settings.id.paths)
+        self._paths = [parse_path(path) for path in paths]
+
+    def rows(self, message: Row) -> Iterator[Row]:
+        record = record_of(message)
+        common = {
+            "topic": record.tp.topic,
+            "partition": record.tp.partition,
+            "offset": record.offset,
+            "timestamp_ms": record.timestamp_ms,
+        }
+        judged = self._judge.judge(record)
+        if not judged.entries:
+            yield common | {"index": -1}
+            return
+        decoded = self._decoder.decode(record.value)
+        around = Surroundings(record, decoded.envelope, self._decoder.parse)
+        for index, (one, (value, _)) in enumerate(zip(judged.entries, decoded.entries, strict=True)):
+            row = common | {"index": index, "deliverable": one.deliverable is not None}
+            if value is not None:
+                row["id"] = self._id.id_of(value, around) or None  # empty: none, as in the archive
+            if one.deliverable is not None and value is not None:
+                user, date, hour = one.deliverable.key
+                row |= {"user": user, "date": date, "hour": hour, "event_time_us": one.deliverable.event_time_us}
+                row["values"] = [self._value(path, value, around) for path in self._paths]
+            yield row
+
+    def _value(self, path: Path, entry: JsonObject, around: Surroundings) -> Row:
+        return value_of_entry(next(values_at((path,), entry, around), None))

@@ -1,0 +1,123 @@
+"""The statements of a reference against its rows: each difference in words. Pure.
+
+Owns which statements of a reference are compared, and when its exact schema fits its rows.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote_to_bytes
+
+from log_partitioner.formats.projection import null_counts
+from log_partitioner.oracle.expected_schema import Record
+from log_partitioner.oracle.published_schema import META
+from log_partitioner_pipeline.rows import fingerprint_of
+
+if TYPE_CHECKING:
+    from log_partitioner.formats.reference import Reference
+    from log_partitioner.oracle.published_schema import PublishedSchema
+
+Row = dict[str, Any]
+
+_HOUR_IN_KEY = re.compile(r"/pack/date=([^/]+)/hour=(\d+)/[^/]+$")
+_PLACE_IN_KEY = re.compile(r"/user=([^/]+)/date=([^/]+)/hour=(\d+)/[^/]+$")
+
+
+def wrong_places(reference: Reference, schema_text: str) -> Iterator[str]:
+    """Yield the wrong statements of a reference about its place: byte ranges, key, schema of the object."""
+    location = reference.location
+    if any(start < 0 or length < 1 or start + length > location.size for start, length in location.ranges):
+        yield f"byte ranges {location.ranges} are not all within the {location.size} bytes of its object"
+    if not is_under_its_key(reference):
+        yield "the key of its object names another user, date or hour"
+    if fingerprint_of(schema_text) != reference.schema.fingerprint:
+        yield f"schema {reference.schema.fingerprint} is not the one that the object was written with"
+
+
+def wrong_statements(reference: Reference, rows: list[Row]) -> Iterator[str]:
+    """Yield the statements of a reference that its rows contradict."""
+    times = [row["event_time_us"] for row in rows]
+    offsets: dict[tuple[str, int], list[int]] = {}
+    for row in rows:
+        offsets.setdefault((row["topic"], row["partition"]), []).append(row["offset"])
+    said = {(one.topic, one.partition): (one.min_offset, one.max_offset, one.entries) for one in reference.sources}
+    found = {tp: (min(some), max(some), len(some)) for tp, some in offsets.items()}
+    facts: list[tuple[str, object, object]] = [
+        ("entries", reference.entries, len(rows)),
+        ("sources", said, found),
+        (
+            "event times",
+            (reference.event_time_min_us, reference.event_time_max_us),
+            (min(times), max(times)) if times else None,
+        ),
+    ]
+    yield from (f"{what}: says {stated}, rows say {counted}" for what, stated, counted in facts if stated != counted)
+    disordered = Counter(tp for tp, some in offsets.items() if some != sorted(some))
+    yield from (f"rows of {topic}-{partition} are not in offset order" for topic, partition in disordered)
+
+
+def wrong_fields(
+    reference: Reference, schema_text: str, exact: PublishedSchema | None, rows: int, non_nulls: Counter[str]
+) -> Iterator[str]:
+    """Yield the differences of the exact schema from the rows, and the counts of fields that are wrong.
+
+    A field that no entry has, and one that is null in all, look alike in rows: only one with a type needs a value.
+    """
+    if exact is None:
+        return
+    assert isinstance(exact.type, Record), "a row is a record"
+    types = dict(exact.type.fields)
+    if lacking := sorted(non_nulls.keys() - types.keys()):
+        yield f"its rows have fields that its schema has not: {', '.join(map(repr, lacking))}"
+    if idle := sorted(name for name, kind in types.items() if kind != "null" and not non_nulls[name]):
+        yield f"its schema gives a type to what has no value in its rows: {', '.join(map(repr, idle))}"
+    try:
+        said = null_counts(reference, _parse_schema(schema_text))
+    except ValueError as error:
+        yield f"nulls: {error}"
+        return
+    if said is None:
+        return
+    wrong = sorted(name for name, (nulls, _) in said.items() if nulls != rows - non_nulls[name])
+    if wrong:
+        yield f"says other nulls and values than its rows have in {', '.join(map(repr, wrong))}"
+
+
+def wrong_roots(reference: Reference, rows: list[Row]) -> Iterator[str]:
+    """Yield differing ranges of roots; if a reference's list of roots was cut, only the listed ones are compared."""
+    offsets: dict[tuple[str, int], list[int]] = {}
+    for row in rows:
+        if (root := row[META]["root"]) is not None:
+            offsets.setdefault((root["topic"], root["partition"]), []).append(root["offset"])
+    said = {(one.topic, one.partition): (one.min_offset, one.max_offset, one.entries) for one in reference.roots}
+    found = {root: (min(some), max(some), len(some)) for root, some in offsets.items()}
+    if not said.items() <= found.items() or (len(said) < len(found) and not reference.roots_cut):
+        yield f"roots: says {said}, rows say {found}"
+
+
+def is_under_its_key(reference: Reference) -> bool:
+    """Return whether a search by path finds the object; a user too long for a path stands there as a hash."""
+    if (pack := _HOUR_IN_KEY.search(reference.location.object)) is not None:
+        return (pack[1], int(pack[2])) == (reference.partition_key.date, reference.partition_key.hour)
+    found = _PLACE_IN_KEY.search(reference.location.object)
+    if found is None:
+        return True
+    user, date, hour = found.groups()
+    own = reference.partition_key
+    said = own.user.encode()
+    if "~" in user:
+        is_user = hashlib.sha256(said).hexdigest().startswith(user.rpartition("~")[2])
+    else:
+        is_user = unquote_to_bytes(user) == said
+    return is_user and (date, int(hour)) == (own.date, own.hour)
+
+
+@lru_cache(maxsize=64)
+def _parse_schema(text: str) -> Any:
+    return json.loads(text)

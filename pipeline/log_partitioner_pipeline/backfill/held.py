@@ -1,0 +1,219 @@
+"""The entries that are held already: those of committed references and dead letters within the ranges, as Spark frames.
+
+The end offsets of the topics are asked for only once the ranges are known to be committed; so everything that the group
+has published of the ranges is read. References alone do not tell which entries they hold: the rows of their objects do,
+and rows of the table if the objects are retired.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import partial, reduce
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark import StorageLevel
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from log_partitioner.adapters.kafka_topics import KafkaTopics
+from log_partitioner.audit.put_away import Claim, find_put_away
+from log_partitioner.avro.schema import META
+from log_partitioner.formats.dead_letter import HEADER_REASON, Reason, parse_headers
+from log_partitioner.formats.model import TopicPartition
+from log_partitioner_pipeline.backfill.ranges import Ranges
+from log_partitioner_pipeline.backfill.retired import intersecting, places_of_retired
+from log_partitioner_pipeline.errors import BrokerError, PipelineError, RangeError
+from log_partitioner_pipeline.objects import Objects
+from log_partitioner_pipeline.pieces import pieces_of
+from log_partitioner_pipeline.reference_rows import REFERENCE, reference_of
+from log_partitioner_pipeline.rows import Container
+from log_partitioner_pipeline.topics import read_messages, references
+from log_partitioner_pipeline.whose import of_history
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from log_partitioner.config.s3_settings import S3Settings
+    from log_partitioner.formats.adoption import Lineage
+    from log_partitioner.formats.reference import Reference
+    from log_partitioner_pipeline.config import JobSettings
+    from log_partitioner_pipeline.retired import RetiredSnapshot
+
+WHOLE = -1
+"""The index that stands for a record that could not be split, and is dead as a whole."""
+
+_PLACE = T.StructType(
+    [
+        T.StructField("topic", T.StringType()),
+        T.StructField("partition", T.IntegerType()),
+        T.StructField("offset", T.LongType()),
+        T.StructField("index", T.IntegerType()),
+    ]
+)
+_ARROW_PLACE = pa.schema(
+    [("topic", pa.string()), ("partition", pa.int32()), ("offset", pa.int64()), ("index", pa.int32())]
+)
+_OBJECT = ("location.bucket", "location.object")
+
+Place = tuple[str, int, int, int]
+
+
+def settled_ends(topics: KafkaTopics, topic: str, *, may_lack_beginning: bool) -> dict[int, int]:
+    """Ask for the end offsets that include everything committed before now; blocks for open transactions.
+
+    Raises:
+        RangeError: its beginning was deleted, so that nobody can tell what was held there.
+        BrokerError, CouldNotTellError: a transaction stays open, or no broker answers.
+    """
+    ends, open_ones = topics.settled(topics.topic_partitions(topic))
+    if open_ones:
+        raise BrokerError("; ".join(open_ones))
+    for tp, (first, _) in ends.items():
+        if first > 0 and not may_lack_beginning:
+            raise RangeError(
+                f"{tp} begins at offset {first}: what its deleted messages held cannot be told. "
+                "PIPELINE_BACKFILL__ASSUME_FORGOTTEN_UNHELD=true takes it as held by none."
+            )
+    return {tp.partition: end.next for tp, end in ends.items()}
+
+
+def held_by_references(
+    spark: SparkSession,
+    settings: JobSettings,
+    *,
+    ends: dict[int, int],
+    ranges: Ranges,
+    lineage: Lineage,
+    retired: RetiredSnapshot,
+    threads: int,
+) -> DataFrame:
+    """Return the entries within the ranges that committed references hold: columns of a place.
+
+    The entries are read from objects, or from the table if an object is `retired`. An object that retires later is
+    either still readable or missing, which is an error; so no entry is overlooked.
+
+    Raises:
+        RangeError: the table lacks entries of a retired object, or a message of references cannot be read.
+    """
+    topic = settings.worker.kafka.references_topic
+    messages = _read_to(spark, settings, topic, ends)
+    found = references(messages, keep=lambda frame: frame.persist(StorageLevel.DISK_ONLY))
+    if (unread := found.unreadable.select("message_partition", "message_offset").first()) is not None:
+        raise RangeError(f"message {unread[0]}/{unread[1]} of {topic} is none of references that this code knows")
+    ours = of_history(found.every, lineage, "sources")
+    wanted = retired.mark(intersecting(spark, ours, ranges))
+    in_objects = (
+        wanted.where(~F.col("retired"))
+        .select(*REFERENCE.names)
+        .repartition(spark.sparkContext.defaultParallelism, *_OBJECT)
+        .sortWithinPartitions(*_OBJECT, "start")
+    )
+    held = in_objects.mapInArrow(
+        partial(_places_in_objects, ranges=ranges, s3=settings.worker.s3, threads=threads), _PLACE
+    )
+    without = wanted.where("retired")
+    return held if without.isEmpty() else held.unionByName(places_of_retired(spark, settings, without, ranges))
+
+
+def held_by_dead_letters(
+    spark: SparkSession, settings: JobSettings, *, ends: dict[int, int], ranges: Ranges, lineage: Lineage
+) -> DataFrame:
+    """Return the entries within the ranges that committed dead letters name: columns of a place."""
+    messages = _read_to(spark, settings, settings.worker.kafka.dead_letters_topic, ends)
+    return messages.select("headers").mapInArrow(partial(_places_in_headers, ranges=ranges, lineage=lineage), _PLACE)
+
+
+def read_source(
+    spark: SparkSession, settings: JobSettings, *, ends: dict[int, int], ranges: Ranges, lineage: Lineage
+) -> DataFrame:
+    """Read the source records of the ranges, around those that a person has skipped."""
+    kafka = settings.worker.kafka
+    spans = {tp: (span.start, span.stop) for tp, span in ranges.items()}
+    letters = _read_to(spark, settings, kafka.dead_letters_topic, ends)
+    reason = F.expr(f"try_element_at(filter(headers, one -> one.key = '{HEADER_REASON}'), -1).value")
+    rows = letters.where(reason == F.lit(Reason.SKIPPED.encode())).select("headers").collect()
+    says = [parse_headers([(header["key"], header["value"]) for header in row["headers"]]) for row in rows]
+    put_away = find_put_away(
+        Claim(TopicPartition(one.topic, one.partition), one.offset, one.end_offset, one.reason)
+        for one in says
+        if lineage.has(one.group_id, one.topic, one.partition, one.end_offset or one.offset + 1)
+    )
+    return reduce(DataFrame.unionByName, [read_messages(spark, kafka, some) for _, some in put_away.around(spans)])
+
+
+def by_record(places: DataFrame) -> DataFrame:
+    """Gather places by record: topic, partition, offset, and the indexes in `held`."""
+    return places.groupBy("topic", "partition", "offset").agg(F.collect_set("index").alias("held"))
+
+
+def _read_to(spark: SparkSession, settings: JobSettings, topic: str, ends: dict[int, int]) -> DataFrame:
+    """Read a topic up to these ends from offset 0, or from its first message if deleted ones are assumed empty.
+
+    Fails if something of that is deleted before it is read.
+    """
+    kafka = settings.worker.kafka
+    tps = [TopicPartition(topic, number) for number in ends]
+    firsts = dict.fromkeys(tps, 0)
+    if settings.pipeline.backfill.assume_forgotten_unheld:
+        with KafkaTopics.of(kafka) as topics:
+            firsts = {tp: topics.ends(tp).first for tp in tps}
+    return read_messages(spark, kafka, {tp: (firsts[tp], ends[tp.partition]) for tp in tps})
+
+
+def intersects(reference: Reference, ranges: Ranges) -> bool:
+    """Return whether a reference may hold entries of these ranges."""
+    for source in reference.sources:
+        span = ranges.get(TopicPartition(source.topic, source.partition))
+        if span is not None and source.min_offset < span.stop and source.max_offset >= span.start:
+            return True
+    return False
+
+
+def _places_in_objects(
+    batches: Iterable[pa.RecordBatch], *, ranges: Ranges, s3: S3Settings, threads: int
+) -> Iterator[pa.RecordBatch]:
+    """References, those of one object together -> the places of their rows; each object is fetched once."""
+    rows = (row for batch in batches for row in batch.to_pylist())
+    groups = groupby(rows, key=lambda row: (row["location"]["bucket"], row["location"]["object"]))
+    pieces = (piece for _, group in groups for piece in pieces_of(map(reference_of, group)))
+    for piece, content in Objects(s3, threads=threads).read_ahead(pieces):
+        container = Container(content, piece.where)
+        for part in piece.parts:
+            places = (_place_of_row(row) for block in container.blocks_of(part) for row in block.rows)
+            yield _batch_of(places, ranges)
+
+
+def _place_of_row(row: dict[str, Any]) -> Place:
+    meta = row[META]
+    return meta["topic"], meta["partition"], meta["offset"], meta["index"]
+
+
+def _places_in_headers(
+    batches: Iterable[pa.RecordBatch], *, ranges: Ranges, lineage: Lineage
+) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        places = (place for row in batch.to_pylist() for place in _places_of_letter(row["headers"], lineage))
+        yield _batch_of(places, ranges)
+
+
+def _places_of_letter(headers: list[dict[str, Any]] | None, lineage: Lineage) -> Iterator[Place]:
+    pairs = [(header["key"], header["value"]) for header in headers or ()]
+    try:
+        says = parse_headers(pairs)
+    except (KeyError, ValueError) as error:
+        raise PipelineError(f"a message of the dead-letters topic has headers that are not ours: {error!r}") from error
+    if not lineage.has(says.group_id, says.topic, says.partition, says.end_offset or says.offset + 1):
+        return
+    for index in (WHOLE,) if says.indexes is None else says.indexes:
+        yield says.topic, says.partition, says.offset, index
+
+
+def _batch_of(places: Iterable[Place], ranges: Ranges) -> pa.RecordBatch:
+    nowhere = range(0)
+    inside = [place for place in places if place[2] in ranges.get(TopicPartition(place[0], place[1]), nowhere)]
+    columns = list(zip(*inside, strict=True)) or [(), (), (), ()]
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, _ARROW_PLACE, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=_ARROW_PLACE)

@@ -1,0 +1,327 @@
+"""Settings of the jobs (`PIPELINE_`, nested by `__`); brokers, topics, bucket and input rules are the worker's.
+
+The worker's settings (`LOGP_`, see `log_partitioner.config.settings`) say where its topics and objects are; a job needs the
+same environment as a worker, and these settings in addition, from the same kinds of sources: environment, a TOML file
+named by `PIPELINE_CONFIG_FILE`, secret files in the directory named by `PIPELINE_SECRETS_DIR`, defaults.
+"""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field, SecretStr
+
+from log_partitioner.config.checks import load
+from log_partitioner.config.section import (
+    BYTES,
+    TAKES_SIZE,
+    Names,
+    NotNegativeSeconds,
+    PositiveBytes,
+    PositiveInt,
+    PositiveSeconds,
+    Properties,
+    Section,
+)
+from log_partitioner.config.settings import Settings, Zone
+from log_partitioner.config.sources import SourcedSettings, read_settings
+from log_partitioner.errors import SettingsError
+from log_partitioner.oracle.times import EpochUnit
+
+PREFIX = "PIPELINE_"
+_OF_SECRETS = ("password", "passwd", "passphrase", "secret", "key.pem", "jaas", "credential")
+
+
+def _known_encoding(name: str) -> str:
+    try:
+        codecs.lookup(name)
+    except LookupError as error:
+        raise ValueError(f"{name!r} is no encoding that Python knows, such as utf-8 or latin-1") from error
+    return name
+
+
+class SparkSettings(Section):
+    """The session."""
+
+    master: str = Field("local[*]", description="Spark master; k8s://... or what spark-submit gives on a cluster.")
+    driver_memory: str = Field("2g", description="Heap of the driver; in local mode, of everything.")
+    jars_directory: Path | None = Field(
+        None,
+        description="Directory of the jars in pipeline/log_partitioner_pipeline/jars.lock; by default the one of `python -m tools.pipeline_jars`.",
+    )
+    properties: Properties = Field({}, description="Further Spark properties (JSON object); they win over ours.")
+
+
+class CatalogSettings(Section):
+    """The catalogue, in which Iceberg keeps the newest state of the table, and the place of the table's files."""
+
+    type: Literal["sqlite", "postgres", "rest"] = Field("sqlite", description="Kind of catalogue.")
+    uri: str = Field(
+        ".local/catalog.db",
+        description="sqlite: a file (one machine only; an absolute path if objects are retired); postgres: host:port/database; rest: the URL.",
+    )
+    warehouse: str | None = Field(
+        None,
+        description="Location of tables, s3://bucket/prefix or a directory; by default _tables in the worker's bucket.",
+    )
+    user: str | None = Field(None, description="User of the Postgres catalogue.")
+    password: SecretStr | None = Field(None, description="Password of the Postgres catalogue.")
+    properties: Properties = Field({}, description="Further Iceberg catalogue properties (JSON object).")
+
+
+class TableSettings(Section):
+    """The table of all entries."""
+
+    name: str = Field("logs.entries", pattern=r"^\w+\.\w+$", description="Namespace and name.")
+    user_buckets: PositiveInt = Field(8, description="Buckets of users in the partition of an hour; fixed at creation.")
+    columns_max: int = Field(
+        1000, ge=20, description="Columns, nested ones too; fields beyond stand together as JSON text in one column."
+    )
+
+
+class MaterializeSettings(Section):
+    """References to table."""
+
+    references_max: PositiveInt = Field(
+        5000,
+        description="References in one commit, unless one message alone has more; more make fewer, larger files, and more to do again after a kill.",
+    )
+    bytes_max: PositiveBytes = Field(
+        256 * 1024 * 1024,
+        description="Bytes of objects and messages in one commit, unless one message alone has more.",
+    )
+    interval_s: PositiveSeconds = Field(60, description="Seconds between micro-batches of a continuous run.")
+    rows_per_batch: PositiveInt = Field(8192, description="Rows in one Arrow batch.")
+    bytes_per_batch: Annotated[int, Field(gt=0, le=256 * 1024 * 1024, json_schema_extra=BYTES), TAKES_SIZE] = Field(
+        16 * 1024 * 1024,
+        description="Bytes of rows in one Arrow batch, as files hold them; one row may have more.",
+    )
+    download_threads: PositiveInt = Field(8, description="Objects under way at once, per task.")
+    checkpoint_directory: Path | None = Field(
+        None, description="Scratch directory of the streaming query; nothing in it is needed after a restart."
+    )
+
+
+class ActivitySettings(Section):
+    """Entries and bytes per user."""
+
+    hours_table: str = Field(
+        "logs.user_hours", pattern=r"^\w+\.\w+$", description="Namespace and name: per user and hour."
+    )
+    days_table: str = Field(
+        "logs.user_days", pattern=r"^\w+\.\w+$", description="Namespace and name: per user and day."
+    )
+    interval_s: PositiveSeconds = Field(60, description="Seconds between two writes of states, at least.")
+    identity: Literal["root", "record"] = Field(
+        "root",
+        description="root: an entry that was republished (source topic chain) is the one of its root record, and counts once; record: every source record counts, for republishers that make several records of one. Fixed at creation.",
+    )
+    references_max: PositiveInt = Field(
+        5000,
+        description="References counted in one interval, unless one message alone has more; a backlog is worked off at this rate.",
+    )
+    bytes_max: PositiveBytes = Field(
+        256 * 1024 * 1024,
+        description="Bytes of objects and messages counted in one interval, unless one message alone has more.",
+    )
+    ranges_max: PositiveInt = Field(
+        1_000_000, description="Ranges of counted offsets in one state beyond which the job stops rather than grow it."
+    )
+    user_buckets: PositiveInt = Field(8, description="Buckets of users in the partition of an hour; fixed at creation.")
+    download_threads: PositiveInt = Field(8, description="Objects under way at once, per task.")
+
+
+class BackfillSettings(Section):
+    """A range of the source, partitioned again."""
+
+    tasks: PositiveInt | None = Field(
+        None, description="Tasks that write files; by default as many as run at the same time."
+    )
+    transaction_messages_max: PositiveInt = Field(
+        1000, description="Messages, of references and of dead letters, in one transaction."
+    )
+    transaction_bytes_max: PositiveBytes = Field(
+        32 * 1024 * 1024, description="Bytes of references and dead letters in one transaction, beyond the first."
+    )
+    part_messages_max: PositiveInt = Field(
+        1000, description="Messages, of references and of dead letters, in one object of the outbox."
+    )
+    upload_threads: PositiveInt = Field(8, description="Objects written at once, per task.")
+    download_threads: PositiveInt = Field(8, description="Objects read at once, per task.")
+    assume_forgotten_unheld: bool = Field(
+        default=False,
+        description="If the references or dead-letters topic has lost its beginning, assume that the lost messages held no entries of the range. Set it only if that is known; otherwise entries are published twice.",
+    )
+
+
+class AuditSettings(Section):
+    """Source against everything made from it."""
+
+    download_threads: PositiveInt = Field(8, description="Objects under way at once, per task.")
+    references_per_task: PositiveInt = Field(500, description="References whose objects one task reads, about.")
+    verdicts_table: str = Field(
+        "logs.verdicts", pattern=r"^\w+\.\w+$", description="Namespace and name of the table of verdicts per hour."
+    )
+    unreferenced: Literal["finding", "note"] = Field(
+        "finding", description="Treatment of an object that nothing committed names; killed workers leave some."
+    )
+    unreferenced_age_s: NotNegativeSeconds = Field(3600, description="Age in seconds from which such an object counts.")
+    hours_max: PositiveInt = Field(5000, description="Hours in a result, the newest.")
+    flushes_max: PositiveInt = Field(5000, description="Flush records in a result, the newest.")
+    history_directory: Path | None = Field(None, description="Directory in which results are kept as JSON.")
+    history_max: PositiveInt = Field(200, description="Results kept there, the newest.")
+    metrics_file: Path | None = Field(
+        None, description="File for metrics of the last result, as Prometheus' textfile collector reads them."
+    )
+    metrics_port: int | None = Field(
+        None, ge=1, le=65535, description="Port for the same metrics, for an audit that runs periodically."
+    )
+
+
+class CsvSettings(Section):
+    """The archived CSV of an older system, as a second witness of the source."""
+
+    location: str | None = Field(
+        None, description="s3://bucket/prefix (by the worker's S3 settings) or a directory that executors see, too."
+    )
+    id_column: str = Field("id", description="Column of the unique id; that of source entries is found by LOGP_ID.")
+    user_column: str | None = Field(None, description="Column of the user; by default users are not compared.")
+    time_column: str | None = Field(
+        None,
+        description="Column of the event time; without it no row is unexpected, because its window is unknown.",
+    )
+    time_unit: EpochUnit = Field("auto", description="Unit of times that are numbers; auto: by magnitude.")
+    zone: Zone = Field("UTC", description="Time zone of folders, and of times that name none.")
+    time_tolerance_s: NotNegativeSeconds = Field(
+        1,
+        description="Seconds by which equal times may differ: the precision of the older system.",
+    )
+    values: Properties = Field(
+        {}, description='Further columns to compare, with the path of the value in an entry: {"message": "msg"}.'
+    )
+    columns: Names = Field(
+        (), description="Names of the columns if files have no header; empty: the first line names them."
+    )
+    delimiter: str = Field(",", min_length=1, max_length=1, description="Character between fields.")
+    quote: str = Field('"', min_length=1, max_length=1, description="Character around fields; doubled inside them.")
+    escape: str | None = Field(
+        None,
+        min_length=1,
+        max_length=1,
+        description="Character before a quote inside a field, if quotes are not doubled.",
+    )
+    encoding: Annotated[str, AfterValidator(_known_encoding)] = Field(
+        "utf-8-sig", description="Encoding of the text, by Python's name."
+    )
+    row_lines_max: PositiveInt = Field(
+        1000,
+        description="Lines that one row may have; behind a quote that is never closed, no more lines are looked at.",
+    )
+    folders: str | None = Field(
+        None,
+        description="How folders below the location name day and hour, such as date=%Y-%m-%d/hour=%H: an audit of a window then reads only its folders.",
+    )
+
+
+class CompactSettings(Section):
+    """Files and snapshots of the table, and the raw objects that are in it."""
+
+    files_min: int = Field(4, ge=2, description="Files in one partition (hour and bucket of users) worth rewriting.")
+    snapshots_s: PositiveSeconds = Field(
+        86_400,
+        description="Seconds that snapshots, and files only they have, stay, in the tables of the other jobs as well.",
+    )
+    branches_s: PositiveSeconds = Field(
+        86_400, description="Seconds after which the branch of a driver is taken for that of a dead one."
+    )
+    retention_s: PositiveSeconds | None = Field(
+        None,
+        description="Seconds after its announcement from which a raw object is retired: recorded, then deleted. By default none ever is.",
+    )
+    retired_table: str = Field(
+        "logs.retired", pattern=r"^\w+\.\w+$", description="Namespace and name of the table of retired objects."
+    )
+    retired_max: PositiveInt = Field(10_000, description="Objects that one run retires, the oldest.")
+
+
+class PipelineSettings(SourcedSettings):
+    """All settings of the jobs that are not the worker's."""
+
+    prefix = PREFIX
+
+    spark: SparkSettings = SparkSettings()
+    catalog: CatalogSettings = CatalogSettings()
+    table: TableSettings = TableSettings()
+    materialize: MaterializeSettings = MaterializeSettings()
+    audit: AuditSettings = AuditSettings()
+    csv: CsvSettings = CsvSettings()
+    activity: ActivitySettings = ActivitySettings()
+    compact: CompactSettings = CompactSettings()
+    backfill: BackfillSettings = BackfillSettings()
+
+
+class JobSettings(Section):
+    """All settings of a job: its own, and the worker's."""
+
+    worker: Settings
+    pipeline: PipelineSettings
+
+    @property
+    def warehouse(self) -> str:
+        """The location in which Iceberg puts tables."""
+        return self.pipeline.catalog.warehouse or f"s3://{self.worker.s3.bucket}/_tables"
+
+    @property
+    def secrets(self) -> list[str]:
+        """Every value that must not be shown."""
+        pipeline = self.pipeline
+        given = {**pipeline.spark.properties, **pipeline.catalog.properties}
+        password = pipeline.catalog.password
+        return [
+            *self.worker.secrets,
+            *([] if password is None else [password.get_secret_value()]),
+            *(value for name, value in given.items() if _is_secret(name)),
+        ]
+
+
+def _is_secret(name: str) -> bool:
+    """Return whether a property of Spark or of the catalogue is named like a secret."""
+    return any(word in name.lower() for word in _OF_SECRETS)
+
+
+def load_all() -> JobSettings:
+    """Read everything from the environment, from files and secret files, as a worker does.
+
+    Raises:
+        SettingsError: with everything that is wrong, at once.
+    """
+    jobs = read_settings(PipelineSettings)
+    problems = jobs.with_rules(_catalog_problems(jobs.settings))
+    try:
+        worker = load()
+    except SettingsError as error:
+        raise SettingsError([*error.problems, *problems]) from error
+    if problems:
+        raise SettingsError(problems)
+    return JobSettings(worker=worker, pipeline=jobs.settings)
+
+
+def _catalog_problems(settings: PipelineSettings) -> Iterator[str]:
+    """Say why a catalogue in a file would be lost, or be another one elsewhere."""
+    catalog = settings.catalog
+    if catalog.type != "sqlite":
+        return
+    if settings.spark.master.startswith("k8s:"):
+        yield (
+            f"PIPELINE_CATALOG__TYPE sqlite is a file of one machine, which pods of {settings.spark.master} lose: set "
+            "PIPELINE_CATALOG__TYPE to postgres or rest, and PIPELINE_CATALOG__URI to where that is"
+        )
+    elif settings.compact.retention_s is not None and not Path(catalog.uri).is_absolute():
+        yield (
+            f"PIPELINE_COMPACT__RETENTION_S leaves the only copy in the table, which {catalog.uri} below the working "
+            "directory leads to: set PIPELINE_CATALOG__TYPE to postgres or rest, or PIPELINE_CATALOG__URI to the "
+            "absolute path of a file that is kept"
+        )

@@ -1,0 +1,69 @@
+"""The errors of a job, in words for a person; `cli` prints them and sets the exit code.
+
+PipelineError
+    BrokerError        a transaction fails or stays open, a client has no such option
+    ObjectError        an object is absent, altered or unreadable
+        ObjectTakenError   there is another object under this key
+    ArchiveError       an older system's CSV is not there, or a file of it is not what settings say
+    IncomparableError  two results that do not speak of the same
+    RangeError         a range that a backfill may not take
+    TableError         the table is of another version or of another references topic, or others have changed it
+    OvertakenError     another driver has committed in our place: this one stops
+    UnforeseenError    whatever else; its text is a library's, and input may stand in it
+"""
+
+from __future__ import annotations
+
+import re
+
+from log_partitioner.errors import CouldNotTellError
+
+_ON_EXECUTOR = re.compile(r"pipeline\.errors\.\w+Error: (.+)")
+
+
+class PipelineError(Exception):
+    """A job cannot go on; the message says why."""
+
+
+class BrokerError(PipelineError):
+    """Kafka refuses or fails a request; if no broker can be asked at all, that is a CouldNotTellError."""
+
+
+class ObjectError(PipelineError):
+    """An object is absent, altered, or not what its reference says."""
+
+
+class ObjectTakenError(ObjectError):
+    """There is another object under the key of one to be made."""
+
+
+class ArchiveError(PipelineError):
+    """The archive of an older system is not there, or a file of it cannot be read as CSV to its end."""
+
+
+class IncomparableError(PipelineError):
+    """Two results of audits that do not speak of the same source and window."""
+
+
+class RangeError(PipelineError):
+    """A range of the source that a backfill may not take, or cannot read."""
+
+
+class TableError(PipelineError):
+    """The table is not one that this job may write to, or rely on."""
+
+
+class OvertakenError(PipelineError):
+    """Another driver has committed in the place of this one."""
+
+
+class UnforeseenError(PipelineError):
+    """An error that nobody has foreseen; its text comes from a library and may contain input."""
+
+
+def cause_of(error: BaseException) -> str | None:
+    """Return the message of an error for a person, raised here or on an executor (found in Spark's own text)."""
+    if isinstance(error, PipelineError | CouldNotTellError):
+        return str(error)
+    found = _ON_EXECUTOR.search(str(error))
+    return None if found is None else found[1].strip()

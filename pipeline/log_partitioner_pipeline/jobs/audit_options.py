@@ -1,0 +1,120 @@
+"""The options of the command, and the window that they ask for; imports nothing heavy, for a quick command line."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+from log_partitioner.config.units import seconds_of
+from log_partitioner_pipeline.audit.result import Window, Witness
+from log_partitioner_pipeline.errors import PipelineError
+from log_partitioner_pipeline.report.options import add_page_arguments
+
+
+def add_audit_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of the command."""
+    parser.add_argument("--from", dest="begin", type=_moment_ms, metavar="TIME", help="records from here on (ISO-8601)")
+    parser.add_argument("--until", dest="end", type=_moment_ms, metavar="TIME", help="records before this (ISO-8601)")
+    parser.add_argument(
+        "--last", type=_seconds, metavar="DURATION", help="a window so long, up to --padding before now"
+    )
+    parser.add_argument(
+        "--padding",
+        type=_seconds,
+        default=600.0,
+        metavar="DURATION",
+        help="how far record times may stray; by default 10m",
+    )
+    parser.add_argument(
+        "--against",
+        choices=[one.value for one in Witness],
+        default=Witness.OUTPUTS.value,
+        help="what to compare the source with: what this product has made of it (%(default)s), or the archived CSV "
+        "of an older system, by unique id",
+    )
+    parser.add_argument(
+        "--csv", metavar="LOCATION", help="where that is, s3://bucket/prefix or a directory (PIPELINE_CSV__LOCATION)"
+    )
+    parser.add_argument("--table", action="store_true", help="compare with the table, too")
+    parser.add_argument(
+        "--list-objects",
+        action=argparse.BooleanOptionalAction,
+        help="look for objects nobody names; by default without a window",
+    )
+    parser.add_argument(
+        "--verdicts",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="write the verdict of each hour to its table",
+    )
+    parser.add_argument(
+        "--require-caught-up", action="store_true", help="could not tell unless everything in the source is committed"
+    )
+    parser.add_argument("--examples", type=int, default=10, metavar="N", help="examples of each kind (%(default)s)")
+    parser.add_argument("--json", dest="json_file", type=Path, metavar="FILE", help="write the result as JSON")
+    add_page_arguments(parser, is_required=False)
+    parser.add_argument(
+        "--every", type=_seconds, metavar="DURATION", help="go on: an audit so often, such as 1h; by default one alone"
+    )
+
+
+def archive_of(given: argparse.Namespace, location: str | None) -> str | None:
+    """Return the archive to compare with, None if the witness is this product itself; `location` is the setting.
+
+    Raises:
+        PipelineError: the options contradict each other, or do not name the archive.
+    """
+    if given.against != Witness.CSV:
+        if given.csv is not None:
+            raise PipelineError("--csv names an archive to compare with: say --against csv, too")
+        return None
+    others = {
+        "--table": given.table,
+        "--list-objects": given.list_objects,
+        "--require-caught-up": given.require_caught_up,
+    }
+    wrong = [name for name, value in others.items() if value]
+    if wrong:
+        raise PipelineError(f"{wrong[0]} is about this product's own work, not about an archive")
+    location = given.csv or location
+    if not location:
+        raise PipelineError("where is the archive? say --csv LOCATION, or set PIPELINE_CSV__LOCATION")
+    return location
+
+
+def window_of(given: argparse.Namespace) -> Window:
+    """Return the window that is asked for, as of now.
+
+    Raises:
+        PipelineError: the options contradict each other.
+    """
+    begin, end = given.begin, given.end
+    if given.last is not None:
+        if begin is not None or end is not None:
+            raise PipelineError("--last is a window of its own: give it, or --from and --until")
+        end = time.time_ns() // 1_000_000 - round(given.padding * 1000)
+        begin = end - round(given.last * 1000)
+    if begin is not None and end is not None and begin >= end:
+        raise PipelineError("--from is not before --until")
+    return Window(from_ms=begin, until_ms=end, padding_s=given.padding)
+
+
+def _moment_ms(text: str) -> int:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time such as 2026-03-04T05:00:00Z") from error
+    return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = seconds_of(text)
+    except ValueError:
+        seconds = None
+    if not isinstance(seconds, float) or not 0 < seconds < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a duration such as 90s, 15m, 1h or 1d")
+    return seconds

@@ -1,0 +1,347 @@
+"""S3: the bytes that references point to, and new objects. The pipeline's only user of boto3; driver and executors.
+
+A reference names every object that is read; only the audit lists objects, to find those that no reference names.
+Nothing is overwritten; only compaction deletes, and only objects that it has recorded before.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import time
+import zlib
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
+
+from log_partitioner.boundary import StoredObject
+from log_partitioner.config.s3_settings import CONNECT_TIMEOUT_S, READ_TIMEOUT_S, S3Settings
+from log_partitioner.formats.reference import checksum_of
+from log_partitioner_pipeline.errors import ObjectError, ObjectTakenError
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
+    from mypy_boto3_s3.type_defs import ObjectIdentifierTypeDef
+
+    from log_partitioner_pipeline.pieces import ReadGroup
+
+Asked = TypeVar("Asked")
+Given = TypeVar("Given")
+
+_NOT_THERE = ("404", "NoSuchKey", "NotFound", "NoSuchVersion")
+_SHA256_METADATA = "lp-sha256"
+_TAKEN, _CONFLICT = 412, 409
+_CONFLICTS_MAX = 5
+_CONFLICT_S = 0.2
+_READS_MAX = 3
+_AHEAD_BYTES_MAX = 64 * 1024 * 1024
+_DELETED_AT_ONCE = 1000  # as many as S3 takes
+_DELETE_ATTEMPTS = 5
+_DELETE_AGAIN_S = 0.5
+
+
+class Stored(NamedTuple):
+    """An object as it came from the store."""
+
+    data: bytes
+    etag: str | None
+
+
+class Listed(NamedTuple):
+    """An object as a listing names it; `modified_ms` counts from 1970."""
+
+    key: str
+    size: int
+    modified_ms: int
+
+
+class Content(NamedTuple):
+    """Some of an object's bytes: (position of the first, the bytes)."""
+
+    spans: tuple[tuple[int, bytes], ...]
+
+    def of(self, start: int, length: int) -> bytes:
+        """Return the bytes [start, start + length).
+
+        Raises:
+            ValueError: they are not among those that are here.
+        """
+        for begin, data in self.spans:
+            if begin <= start and start + length <= begin + len(data):
+                return data[start - begin : start - begin + length]
+        raise ValueError(f"there are no {length} bytes at {start}")
+
+
+Address = tuple[str, str, str | None]
+"""Bucket, key and version; without a version, the newest."""
+
+
+class Objects:
+    """Reads and creates objects in any bucket of one S3; safe to use from many threads."""
+
+    def __init__(self, settings: S3Settings, *, threads: int) -> None:
+        self._settings = settings
+        self._client = _client(settings, threads)
+        self._threads = threads
+
+    def read(self, piece: ReadGroup) -> Content:
+        """Read the bytes to which the references of a piece point, and their header: at most two requests.
+
+        If the object has versions, the version that the references name is read, even if it was replaced or deleted
+        since. If one request yields the whole object, its bytes are compared with the checksum; a part has no checksum.
+
+        Raises:
+            ObjectError: it is not there, is not the object that was referenced, or S3 does not answer.
+        """
+        return Content(tuple((start, self._span(piece, start, length)) for start, length in piece.spans))
+
+    def _span(self, piece: ReadGroup, start: int, length: int) -> bytes:
+        address = piece.bucket, piece.object, piece.version_id
+        if (start, length) != (0, piece.size):
+            return self._get(address, etag=piece.etag, size=length, start=start)
+        content = self._get(address, etag=piece.etag, size=length)
+        algorithm, said = piece.checksum.algorithm, piece.checksum.value
+        if (found := checksum_of(algorithm, content)) != said:
+            text = f"its {algorithm} is {found}, not {said}"
+            raise ObjectError(f"{piece.where} is not the object that was referenced: {text}")
+        return content
+
+    def read_text(self, bucket: str, key: str) -> str:
+        """Read a whole object of text.
+
+        Raises:
+            ObjectError: it is not there, is no text, or S3 does not answer.
+        """
+        try:
+            return self._get((bucket, key, None)).decode()
+        except UnicodeDecodeError as error:
+            raise ObjectError(f"s3://{bucket}/{key} is no text: {error}") from error
+
+    def read_ahead(self, pieces: Iterable[ReadGroup]) -> Iterator[tuple[ReadGroup, Content]]:
+        """Read many, in order, ahead of the caller; see `ahead`.
+
+        Raises:
+            ObjectError: as `read`.
+        """
+        return self.ahead(
+            lambda piece: (piece, self.read(piece)),
+            pieces,
+            size_of=lambda piece: sum(length for _, length in piece.spans),
+        )
+
+    def fetch(self, address: Address) -> Stored | None:
+        """Read an object as it is now, whatever a reference says about it; None if there is none.
+
+        Raises:
+            ObjectError: S3 refuses or does not answer.
+        """
+        bucket, key, _ = address
+        try:
+            return self._take(_asked(address))
+        except ClientError as error:
+            if error.response.get("Error", {}).get("Code", "") in _NOT_THERE:
+                return None
+            raise ObjectError(f"s3://{bucket}/{key}: {error}") from error
+        except BotoCoreError as error:
+            raise ObjectError(f"s3://{bucket}/{key}: {error}") from error
+
+    def try_fetch(self, address: Address) -> Stored | ObjectError | None:
+        """Fetch an object; returns an error instead of raising it."""
+        try:
+            return self.fetch(address)
+        except ObjectError as error:
+            return error
+
+    def ahead(
+        self, take: Callable[[Asked], Given], asked: Iterable[Asked], *, size_of: Callable[[Asked], int]
+    ) -> Iterator[Given]:
+        """Take many at once, in their order: at most twice `threads`, and 64 MiB unless one alone has more."""
+        waiting: deque[tuple[Future[Given], int]] = deque()
+        under_way = 0
+        with ThreadPoolExecutor(self._threads, thread_name_prefix="objects") as pool:
+            for one in asked:
+                size = size_of(one)
+                while len(waiting) >= 2 * self._threads or (waiting and under_way + size > _AHEAD_BYTES_MAX):
+                    first, done = waiting.popleft()
+                    under_way -= done
+                    yield first.result()
+                waiting.append((pool.submit(take, one), size))
+                under_way += size
+            for first, _ in waiting:
+                yield first.result()
+
+    def create(self, bucket: str, key: str, body: bytes, metadata: Mapping[str, str]) -> StoredObject:
+        """Create an object as the worker does, under a condition and with a checksum; never overwrites one.
+
+        If the very same bytes are there already (an answer was lost, or the key follows from the content), that object
+        is returned.
+
+        Raises:
+            ObjectTakenError: other bytes are there.
+            ObjectError: S3 refuses or does not answer.
+        """
+        digest = hashlib.sha256(body).digest()
+        arguments: dict[str, Any] = {"Bucket": bucket, "Key": key, "Body": body}
+        arguments["Metadata"] = {**metadata, _SHA256_METADATA: digest.hex()}
+        if self._settings.conditional:
+            arguments["IfNoneMatch"] = "*"
+        if self._settings.checksum == "sha256":
+            arguments["ChecksumSHA256"] = base64.b64encode(digest).decode()
+        else:
+            arguments["ChecksumCRC32"] = base64.b64encode(zlib.crc32(body).to_bytes(4, "big")).decode()
+        for attempt in range(_CONFLICTS_MAX):
+            try:
+                answer = self._client.put_object(**arguments)
+                return StoredObject(key, answer["ETag"], answer.get("VersionId"))
+            except ClientError as error:
+                status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode")
+                if status == _TAKEN:
+                    return self._same(bucket, key, digest, len(body))
+                if status != _CONFLICT or attempt + 1 == _CONFLICTS_MAX:
+                    raise ObjectError(f"s3://{bucket}/{key} cannot be written: {error}") from error
+                time.sleep(_CONFLICT_S)  # somebody else is writing this key: it will be there, or not
+            except BotoCoreError as error:
+                raise ObjectError(f"s3://{bucket}/{key} cannot be written: {error}") from error
+        raise AssertionError("the last attempt returns or raises")
+
+    def _same(self, bucket: str, key: str, digest: bytes, size: int) -> StoredObject:
+        try:
+            found = self._client.head_object(Bucket=bucket, Key=key)
+        except (ClientError, BotoCoreError) as error:
+            raise ObjectError(f"s3://{bucket}/{key} is there and cannot be compared: {error}") from error
+        if found["ContentLength"] != size or found["Metadata"].get(_SHA256_METADATA) != digest.hex():
+            raise ObjectTakenError(f"s3://{bucket}/{key} is there already, and another")
+        return StoredObject(key, found["ETag"], found.get("VersionId"))
+
+    def list(self, bucket: str, prefix: str) -> Iterator[Listed]:
+        """List what is under a prefix.
+
+        Raises:
+            ObjectError: S3 refuses or does not answer.
+        """
+        try:
+            for page in self._client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix):
+                for item in page.get("Contents", []):
+                    yield Listed(item["Key"], item["Size"], int(item["LastModified"].timestamp() * 1000))
+        except (ClientError, BotoCoreError) as error:
+            raise ObjectError(f"s3://{bucket}/{prefix} cannot be listed: {error}") from error
+
+    def delete(self, addresses: Iterable[Address]) -> None:
+        """Delete objects; one that is not there is deleted already. Blocks until S3 has said so of all.
+
+        If an address has a version, that version is deleted for good, and no other. If it has none, a bucket that keeps
+        versions only hides the object behind a delete marker.
+
+        Raises:
+            ObjectError: S3 refuses one again and again, or does not answer; some of the others may be deleted.
+        """
+        by_bucket: dict[str, list[ObjectIdentifierTypeDef]] = {}
+        for bucket, key, version in addresses:
+            versioned: ObjectIdentifierTypeDef = {"Key": key} if version is None else {"Key": key, "VersionId": version}
+            by_bucket.setdefault(bucket, []).append(versioned)
+        for bucket, objects in by_bucket.items():
+            for begin in range(0, len(objects), _DELETED_AT_ONCE):
+                self._delete_some(bucket, objects[begin : begin + _DELETED_AT_ONCE])
+
+    def _delete_some(self, bucket: str, objects: Sequence[ObjectIdentifierTypeDef]) -> None:
+        for attempt in range(_DELETE_ATTEMPTS):
+            try:
+                answer = self._client.delete_objects(Bucket=bucket, Delete={"Objects": objects, "Quiet": True})
+            except (ClientError, BotoCoreError) as error:
+                raise ObjectError(f"objects of {bucket} cannot be deleted: {error}") from error
+            refused = [error for error in answer.get("Errors", []) if error.get("Code") not in _NOT_THERE]
+            if not refused:
+                return
+            if attempt + 1 == _DELETE_ATTEMPTS:
+                first = refused[0]
+                text = f"{len(refused)} objects of {bucket} cannot be deleted, the first is {first.get('Key')}"
+                raise ObjectError(f"{text}: {first.get('Code')} {first.get('Message')}")
+            left = {error.get("Key") for error in refused}
+            objects = [one for one in objects if one["Key"] in left]
+            time.sleep(_DELETE_AGAIN_S)
+
+    def _take(self, asked: dict[str, Any]) -> Stored:
+        """Get an object with its whole body; again if the connection breaks inside it, which boto3 does not retry."""
+        for attempt in range(_READS_MAX):
+            answer = self._client.get_object(**asked)
+            try:
+                return Stored(answer["Body"].read(), answer.get("ETag"))
+            except BotoCoreError:
+                if attempt + 1 == _READS_MAX:
+                    raise
+        raise AssertionError("the last attempt returns or raises")
+
+    def _get(
+        self, address: Address, *, etag: str | None = None, size: int | None = None, start: int | None = None
+    ) -> bytes:
+        bucket, key, _ = address
+        conditions: dict[str, str] = {}
+        if etag is not None:
+            conditions["IfMatch"] = etag
+        if start is not None and size is not None:
+            conditions["Range"] = f"bytes={start}-{start + size - 1}"
+        name = f"s3://{bucket}/{key}"
+        try:
+            content = self._take(_asked(address) | conditions).data
+        except ClientError as error:
+            code = error.response.get("Error", {}).get("Code", "")
+            if code in _NOT_THERE:
+                raise ObjectError(f"{name} is referenced and not there") from error
+            if code in ("412", "PreconditionFailed"):
+                raise ObjectError(f"{name} is not the object that was referenced: its etag is not {etag}") from error
+            raise ObjectError(f"{name}: {error}") from error
+        except BotoCoreError as error:
+            raise ObjectError(f"{name}: {error}") from error
+        if size is not None and len(content) != size:
+            raise ObjectError(f"{name} gave {len(content)} bytes where its reference says {size}")
+        return content
+
+
+def _asked(address: Address) -> dict[str, str]:
+    bucket, key, version_id = address
+    return {"Bucket": bucket, "Key": key} | ({} if version_id is None else {"VersionId": version_id})
+
+
+@lru_cache(maxsize=4)
+def _client_of(
+    endpoint_url: str | None,
+    region: str | None,
+    addressing: Literal["auto", "path", "virtual"],
+    keys: tuple[str, str] | None,
+    threads: int,
+) -> S3Client:
+    access_key, secret_key = keys or (None, None)
+    return boto3.client(
+        "s3",
+        endpoint_url=endpoint_url,
+        region_name=region,
+        aws_access_key_id=access_key,
+        aws_secret_access_key=secret_key,
+        config=Config(
+            connect_timeout=CONNECT_TIMEOUT_S,
+            read_timeout=READ_TIMEOUT_S,
+            max_pool_connections=threads,
+            retries={"mode": "standard", "total_max_attempts": 5},
+            s3={"addressing_style": addressing},
+            response_checksum_validation="when_required",
+        ),
+    )
+
+
+def _client(settings: S3Settings, threads: int) -> S3Client:
+    """Return a client; one per process and settings, since making one costs more than reading a hundred objects."""
+    keys = None
+    if settings.access_key is not None and settings.secret_key is not None:
+        keys = settings.access_key.get_secret_value(), settings.secret_key.get_secret_value()
+    return _client_of(settings.endpoint_url, region_of(settings), settings.addressing, keys, threads)
+
+
+def region_of(settings: S3Settings) -> str | None:
+    """Return the region for objects and the table's files; None if no setting names one."""
+    return settings.region_or(boto3.Session().region_name)

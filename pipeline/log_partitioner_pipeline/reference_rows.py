@@ -1,0 +1,156 @@
+"""References as rows of a frame, one for each line of a message, and back; both run on the executors.
+
+Owns the columns. A message without references of a known version is one row without a `reference_id`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+from pyspark.sql import types as T
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from log_partitioner.formats.model import PartitionKey
+from log_partitioner.formats.reference import (
+    Checksum,
+    Location,
+    Reference,
+    RootRange,
+    SchemaLocation,
+    SourceRange,
+    decode_message,
+    decode_references,
+)
+from log_partitioner_pipeline.pieces import projection_text
+from log_partitioner_pipeline.rows import fingerprint_of
+
+Row = dict[str, Any]
+
+_LONGS = T.ArrayType(T.LongType())
+_TP = (T.StructField("topic", T.StringType()), T.StructField("partition", T.IntegerType()))
+
+
+def _longs(*names: str) -> list[T.StructField]:
+    return [T.StructField(name, T.LongType()) for name in names]
+
+
+def _strings(*names: str) -> list[T.StructField]:
+    return [T.StructField(name, T.StringType()) for name in names]
+
+
+_LOCATION = T.StructType(
+    [
+        *_strings("bucket", "object", "etag", "version_id"),
+        *_longs("size"),
+        T.StructField("checksum", T.StructType(_strings("algorithm", "value"))),
+        T.StructField("ranges", T.ArrayType(_LONGS)),
+    ]
+)
+_SOURCE = T.StructType([*_TP, *_longs("first_offset", "next_offset", "min_offset", "max_offset", "entries")])
+_ROOT = T.StructType([*_TP, *_longs("min_offset", "max_offset", "entries")])
+# `is_keyed`: the key of the message is its batch id; `is_text_true`: the text of the schema in it, where there is one,
+# has the schema's fingerprint. `header_bytes` are the object's, `start` and `length` the bytes of the reference's
+# blocks; `projection` is JSON text.
+REFERENCE = T.StructType(
+    [
+        T.StructField("message_partition", T.IntegerType()),
+        T.StructField("message_offset", T.LongType()),
+        T.StructField("message_timestamp_ms", T.LongType()),
+        T.StructField("is_keyed", T.BooleanType()),
+        T.StructField("is_text_true", T.BooleanType()),
+        T.StructField("line", T.IntegerType()),
+        *_strings("reference_id", "batch_id", "group_id", "worker"),
+        *_longs("generation"),
+        T.StructField("location", _LOCATION),
+        *_strings("user", "date"),
+        T.StructField("hour", T.IntegerType()),
+        *_longs("entries", "event_time_min_us", "event_time_max_us"),
+        *_strings("schema_fingerprint", "schema_object", "projection"),
+        T.StructField("nulls", T.ArrayType(_LONGS)),
+        T.StructField("sources", T.ArrayType(_SOURCE)),
+        T.StructField("roots", T.ArrayType(_ROOT)),
+        T.StructField("roots_cut", T.BooleanType()),
+        *_longs("header_bytes", "start", "length"),
+    ]
+)
+_ROWS_PER_BATCH = 4096
+_ARROW = to_arrow_schema(REFERENCE)
+
+
+def expand(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Messages (partition, offset, timestamp_ms, key, value) -> `REFERENCE`, in the order of their lines."""
+    gathered: list[Row] = []
+    for batch in batches:
+        for message in batch.to_pylist():
+            gathered += _lines_of(message)
+            if len(gathered) >= _ROWS_PER_BATCH:
+                yield pa.RecordBatch.from_pylist(gathered, _ARROW)
+                gathered = []
+    if gathered:
+        yield pa.RecordBatch.from_pylist(gathered, _ARROW)
+
+
+def _lines_of(message: Row) -> list[Row]:
+    at = {f"message_{name}": message[name] for name in ("partition", "offset", "timestamp_ms")}
+    value = message["value"] or b""
+    try:
+        decoded, references = decode_message(value), decode_references(value)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return [at]
+    schema = decoded.schema
+    at["is_keyed"] = message["key"] == decoded.batch_id.encode()
+    at["is_text_true"] = schema.text is None or fingerprint_of(schema.text) == schema.fingerprint
+    header_bytes = decoded.object.header_bytes
+    lines = [
+        at | _row_of(one, number) | {"header_bytes": header_bytes, "start": line.start, "length": line.length}
+        for number, (line, one) in enumerate(zip(decoded.references, references, strict=True))
+    ]
+    return lines or [at]  # one without lines announces nothing
+
+
+def _row_of(one: Reference, line: int) -> Row:
+    location = msgspec.structs.asdict(one.location) | {"checksum": msgspec.structs.asdict(one.location.checksum)}
+    return {
+        "line": line,
+        "reference_id": one.reference_id,
+        "batch_id": one.batch_id,
+        "group_id": one.group_id,
+        "worker": one.worker,
+        "generation": one.generation,
+        "location": location,
+        **one.partition_key._asdict(),
+        "entries": one.entries,
+        "event_time_min_us": one.event_time_min_us,
+        "event_time_max_us": one.event_time_max_us,
+        "schema_fingerprint": one.schema.fingerprint,
+        "schema_object": one.schema.object,
+        "projection": projection_text(one),
+        "nulls": one.nulls,
+        "sources": [msgspec.structs.asdict(source) for source in one.sources],
+        "roots": [msgspec.structs.asdict(root) for root in one.roots],
+        "roots_cut": one.roots_cut,
+    }
+
+
+def reference_of(row: Row) -> Reference:
+    """Return the reference of a row, without the text of its schema; it has an id."""
+    location = row["location"]
+    checksum = Checksum(**location["checksum"])
+    return Reference(
+        **{
+            name: row[name]
+            for name in ("reference_id", "batch_id", "group_id", "worker", "generation", "entries", "roots_cut")
+        },
+        location=Location(**(location | {"checksum": checksum, "ranges": tuple(map(tuple, location["ranges"]))})),
+        partition_key=PartitionKey(row["user"], row["date"], row["hour"]),
+        event_time_min_us=row["event_time_min_us"],
+        event_time_max_us=row["event_time_max_us"],
+        schema=SchemaLocation(row["schema_fingerprint"], row["schema_object"]),
+        projection=msgspec.json.decode(row["projection"]),
+        nulls=None if row["nulls"] is None else tuple(map(tuple, row["nulls"])),
+        sources=tuple(SourceRange(**source) for source in row["sources"]),
+        roots=tuple(RootRange(**root) for root in row["roots"]),
+    )

@@ -1,0 +1,290 @@
+"""Bytes of objects -> rows of the table, as Arrow record batches. Runs on the executors.
+
+Rows of many small references are gathered column by column: a batch costs the columns of the table once, a row only the
+fields of its reference.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from itertools import chain
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+import fastavro
+import pyarrow as pa
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from log_partitioner.avro.binary import decode_long, decode_string, encode_long
+from log_partitioner.avro.container import MAGIC, SYNC_BYTES, Codec, decompress
+from log_partitioner.avro.schema import META
+from log_partitioner_pipeline.columns import REFERENCE, REST, FieldPlan, FilePlan, parse_column_name, plan_of
+from log_partitioner_pipeline.errors import ObjectError
+from log_partitioner_pipeline.objects import Content
+from log_partitioner_pipeline.table_rows import write_object
+
+if TYPE_CHECKING:
+    from log_partitioner_pipeline.pieces import ReadGroup, ReferencePart, Span
+
+Row = dict[str, Any]
+
+_STEPS_PER_BATCH = 16
+_TIMESTAMP_MS_MAX = (2**63 - 1) // 1000
+
+
+class Block(NamedTuple):
+    """The rows of one Avro block, and the number of its encoded bytes."""
+
+    rows: list[Row]
+    size: int
+
+
+class Container:
+    """An Avro container file, or spans of one: its header is read once, its blocks by byte ranges."""
+
+    def __init__(self, content: Content, where: str) -> None:
+        """Read the header.
+
+        Raises:
+            ObjectError: there is none.
+        """
+        self._content = content
+        self._where = where
+        try:
+            _, head = content.spans[0]
+            self.schema_text, self._codec, self._begin = read_header(head)
+            self._sync = content.of(self._begin - SYNC_BYTES, SYNC_BYTES)
+            self._schema = _array_schema(self.schema_text)
+        except Exception as error:  # whatever the bytes lead to
+            raise self._unreadable(error) from error
+
+    def blocks(self, ranges: Iterable[Span]) -> list[Block]:
+        """Decode the blocks of ranges that begin with the header.
+
+        Raises:
+            ObjectError: they do not, are not here, or hold no blocks.
+        """
+        try:
+            return [block for start, length in self._behind_header(ranges) for block in self._read(start, length)]
+        except Exception as error:  # fastavro raises whatever the bytes lead it to
+            raise self._unreadable(error) from error
+
+    def rows(self, ranges: Iterable[Span]) -> list[Row]:
+        """Decode the rows: by Avro names, times as integers.
+
+        Raises:
+            ObjectError: as `blocks`.
+        """
+        return list(chain.from_iterable(block.rows for block in self.blocks(ranges)))
+
+    def blocks_of(self, part: ReferencePart) -> list[Block]:
+        """Decode the blocks to which a reference points.
+
+        Raises:
+            ObjectError: as `blocks`, or it has another number of rows than the reference says.
+        """
+        blocks = self.blocks(part.ranges)
+        found = sum(len(block.rows) for block in blocks)
+        if found != part.entries:
+            said = f"reference {part.reference_id} says {part.entries}"
+            raise ObjectError(f"{self._where} holds {found} entries, {said}")
+        return blocks
+
+    def _behind_header(self, ranges: Iterable[Span]) -> Iterator[Span]:
+        (start, length), *others = ranges
+        if start != 0 or length < self._begin:
+            raise ValueError("byte ranges do not begin with the header")
+        if length > self._begin:
+            yield self._begin, length - self._begin
+        yield from others
+
+    def _read(self, start: int, length: int) -> Iterator[Block]:
+        content, at = self._content.of(start, length), 0
+        while at < len(content):
+            count, at = decode_long(content, at)
+            size, at = decode_long(content, at)
+            end = at + size
+            if content[end : end + SYNC_BYTES] != self._sync:
+                raise ValueError("a block does not end where it says")
+            data = decompress(content[at:end], self._codec)
+            yield Block(self._decode(count, data), len(data))
+            at = end + SYNC_BYTES
+
+    def _decode(self, count: int, data: bytes) -> list[Row]:
+        """Decode the rows of a block in one call: with a count before and a zero behind it, it is an Avro array."""
+        array = io.BytesIO(b"".join((encode_long(count), data, b"\0")))
+        return cast("list[Row]", fastavro.schemaless_reader(array, self._schema, None))
+
+    def _unreadable(self, error: Exception) -> ObjectError:
+        return ObjectError(f"{self._where} is not an Avro file that can be read: {error!r}")
+
+
+def open_piece(piece: ReadGroup, content: Content) -> Container:
+    """Open the fetched bytes of a piece.
+
+    Raises:
+        ObjectError: it is no Avro file, or not of the schema that its references name.
+    """
+    container = Container(content, piece.where)
+    if fingerprint_of(container.schema_text) != piece.fingerprint:
+        reference_id = piece.parts[0].reference_id
+        raise ObjectError(f"{piece.where} was not written with the schema that reference {reference_id} names")
+    return container
+
+
+class RowGatherer:
+    """Gathers rows until there are enough for a record batch, by their number or by their bytes.
+
+    Bytes are those of the file, and of the text that goes to `_rest`. A batch has more than `bytes_per_batch` only if a
+    single block or row has.
+    """
+
+    def __init__(self, schema: pa.Schema, *, rows_per_batch: int, bytes_per_batch: int) -> None:
+        self._schema = schema
+        self._columns_of_table = from_arrow_schema(schema)
+        self._plans: dict[tuple[str, str], FilePlan] = {}
+        self._rows_per_batch = rows_per_batch
+        self._bytes_per_batch = bytes_per_batch
+        self._columns: dict[str, list[Any]] = {}
+        self._rows = self._bytes = 0
+
+    def add_piece(self, piece: ReadGroup, content: Content) -> Iterator[pa.RecordBatch]:
+        """Take the rows that the references of a piece point to; yields a batch whenever one is full.
+
+        Raises:
+            ObjectError: it is not the Avro file that a reference describes.
+        """
+        container = open_piece(piece, content)
+        for part in piece.parts:
+            plan = self._plan(container.schema_text, piece.projections[part.projection])
+            yield from self._add_part(container.blocks_of(part), plan, part.reference_id)
+
+    def _plan(self, schema_text: str, projection: str) -> FilePlan:
+        plan = self._plans.get((schema_text, projection))
+        if plan is None:
+            plan = plan_of(schema_text, projection).fit(self._columns_of_table)
+            self._plans[schema_text, projection] = plan
+        return plan
+
+    def _add_part(self, blocks: list[Block], plan: FilePlan, reference_id: str) -> Iterator[pa.RecordBatch]:
+        for rows, size in self._steps(blocks):
+            is_too_many = self._rows + len(rows) > self._rows_per_batch
+            if self._rows and (is_too_many or self._bytes + size > self._bytes_per_batch):
+                yield self.take()
+            self._add(rows, plan, reference_id)
+            self._bytes += size
+            if self._rows >= self._rows_per_batch or self._bytes >= self._bytes_per_batch:
+                yield self.take()
+
+    def _steps(self, blocks: list[Block]) -> Iterator[Block]:
+        """Cut blocks into steps much smaller than a batch, because their bytes in `_rest` are known only afterwards."""
+        size_max = max(1, self._bytes_per_batch // _STEPS_PER_BATCH)
+        for rows, size in blocks:
+            count = min(self._rows_per_batch, max(1, len(rows) * size_max // max(1, size)))
+            for begin in range(0, len(rows), count):
+                some = rows[begin : begin + count]
+                yield Block(some, size * len(some) // len(rows))
+
+    def _add(self, rows: list[Row], plan: FilePlan, reference_id: str) -> None:
+        self._gather(META, [_meta(row[META]) for row in rows])
+        self._gather(REFERENCE, [reference_id] * len(rows))
+        for avro_name, column, convert in plan.fields:
+            values = [row[avro_name] for row in rows]
+            if convert is not None:
+                values = [None if value is None else convert(value) for value in values]
+            self._gather(column, values)
+        if plan.rest:
+            texts = [_rest_of(row, plan.rest) for row in rows]
+            self._gather(REST, texts)
+            self._bytes += sum(len(text) for text in texts if text is not None)
+        self._rows += len(rows)
+
+    def _gather(self, column: str, values: list[Any]) -> None:
+        gathered = self._columns.get(column)
+        if gathered is None:
+            gathered = self._columns[column] = []
+        gathered.extend([None] * (self._rows - len(gathered)))
+        gathered.extend(values)
+
+    def take(self) -> pa.RecordBatch:
+        """Make a batch of the gathered rows."""
+        arrays = []
+        for field in self._schema:
+            gathered = self._columns.get(field.name)
+            if gathered is None:
+                arrays.append(pa.nulls(self._rows, field.type))
+            else:
+                gathered.extend([None] * (self._rows - len(gathered)))
+                arrays.append(pa.array(gathered, field.type))
+        self._columns, self._rows, self._bytes = {}, 0, 0
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to take."""
+        return self._rows == 0
+
+
+def _rest_of(row: Row, fields: tuple[FieldPlan, ...]) -> str | None:
+    """Write the fields for which the table has no column as one object."""
+    members = []
+    for avro_name, column, convert in fields:
+        value = row[avro_name]
+        if value is not None:
+            members.append((*parse_column_name(column), value if convert is None else convert(value)))
+    return write_object(members) if members else None
+
+
+def _meta(meta: Row) -> Row:
+    """Bring the record's timestamp from milliseconds to the table's microseconds; null if they hold none such."""
+    timestamp_ms = meta["timestamp"]
+    meta["timestamp"] = timestamp_ms * 1000 if timestamp_ms <= _TIMESTAMP_MS_MAX else None
+    return meta
+
+
+def read_rows(content: bytes, where: str) -> tuple[list[Row], str]:
+    """Read a whole Avro file: rows by Avro names, times as integers, and the schema text they were written with.
+
+    Raises:
+        ObjectError: it is no Avro file, or broken.
+    """
+    container = Container(Content(((0, content),)), where)
+    return container.rows(((0, len(content)),)), container.schema_text
+
+
+def read_header(content: bytes) -> tuple[str, Codec, int]:
+    """Read the header of a container file: schema text, codec, and the position of the first block.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if not content.startswith(MAGIC):
+        raise ValueError("it does not begin with Avro's four bytes")
+    metadata, at = {}, len(MAGIC)
+    while count := content[at]:
+        count, at = decode_long(content, at)
+        for _ in range(count):
+            name, at = decode_string(content, at)
+            metadata[name], at = decode_string(content, at)
+    return metadata["avro.schema"], cast("Codec", metadata["avro.codec"]), at + 1 + SYNC_BYTES
+
+
+@lru_cache(maxsize=4096)
+def fingerprint_of(schema_text: str) -> str:
+    """Return the fingerprint of a schema: the SHA-256 of its text (DESIGN 3.5)."""
+    return hashlib.sha256(schema_text.encode()).hexdigest()
+
+
+@lru_cache(maxsize=4096)
+def _array_schema(schema_text: str) -> Any:
+    """Parse a schema, without logical types: a datetime costs more than the row around it, and has a smaller range."""
+    return fastavro.parse_schema({"type": "array", "items": _plain(json.loads(schema_text))})
+
+
+def _plain(avro: Any) -> Any:
+    if isinstance(avro, dict):
+        return {key: _plain(value) for key, value in avro.items() if key != "logicalType"}
+    return [_plain(item) for item in avro] if isinstance(avro, list) else avro

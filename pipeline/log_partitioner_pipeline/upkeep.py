@@ -1,0 +1,176 @@
+"""The table kept in shape: small files to large ones, old snapshots and the branches of dead drivers to nothing.
+
+Every rewrite repeats in its summary the offsets up to which the table held everything when it began, so that expiry may
+take the snapshot that stated them first (DESIGN 8). A rewrite never claims too much, because materialize may go on
+beside it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pyspark.sql import functions as F
+
+from log_partitioner.avro.schema import META
+from log_partitioner_pipeline.branches import MAIN, Branch, commit, load_table
+from log_partitioner_pipeline.session import CATALOG
+from log_partitioner_pipeline.table import (
+    SUMMARY_CARRIED,
+    SUMMARY_OFFSETS,
+    ancestors,
+    format_offsets,
+    parse_offsets,
+    position_of,
+    told_by,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from log_partitioner_pipeline.table import Offsets, Position
+
+_HOUR = f"partition.`{META}.event_time_hour`"
+
+
+class FileHour(NamedTuple):
+    """An hour of the table (hours since 1970, UTC): the most files in one of its partitions.
+
+    Everything in the hour came from references below `offsets`.
+    """
+
+    hour: int
+    files_per_partition: int
+    offsets: Offsets
+
+
+class Rewritten(NamedTuple):
+    """Files that were rewritten, and those that took their place."""
+
+    files_before: int
+    files_after: int
+
+
+class Upkeep:
+    """Keeps one table in shape. `table` is its name in SQL, such as lake.logs.entries."""
+
+    def __init__(self, spark: SparkSession, table: str) -> None:
+        self._spark = spark
+        self._table = table
+        self._name = table.removeprefix(f"{CATALOG}.")
+
+    def file_hours(self) -> list[FileHour]:
+        """List the hours that have files, with the offsets of their references; reads metadata only."""
+        told = self._offsets_told()
+        files = self._spark.sql(
+            f"SELECT snapshot_id, data_file.{_HOUR} AS hour, data_file.partition AS place "
+            f"FROM {self._table}.entries WHERE status < 2"
+        )
+        places = files.groupBy("hour", "place").agg(
+            F.count("*").alias("files"), F.collect_set("snapshot_id").alias("ids")
+        )
+        hours = places.groupBy("hour").agg(F.max("files").alias("files"), F.flatten(F.collect_list("ids")).alias("ids"))
+        return [FileHour(row["hour"], row["files"], told.latest(row["ids"])) for row in hours.collect()]
+
+    def _offsets_told(self) -> _Told:
+        snapshots = self._spark.sql(
+            f"SELECT snapshot_id, coalesce(summary['{SUMMARY_OFFSETS}'], summary['{SUMMARY_CARRIED}']) AS offsets "
+            f"FROM {self._table}.snapshots"
+        )
+        by_snapshot = {row["snapshot_id"]: parse_offsets(row["offsets"] or "{}") for row in snapshots.collect()}
+        return _Told(by_snapshot, of_expired=self._told_first())
+
+    def _told_first(self) -> Offsets:
+        """Return the offsets that the oldest remaining append states: expired ones came before it, and state no more.
+
+        Only the table's own history counts, because a branch may keep a snapshot older than expired ones.
+        """
+        table = self._java()
+        told = [text for one in ancestors(table) if (text := one.summary().get(SUMMARY_OFFSETS)) is not None]
+        return parse_offsets(told[-1]) if told else position_of(table).offsets
+
+    def rewrite(self, hours: Iterable[int], *, position: Position) -> Rewritten | None:
+        """Rewrite the files of these hours, if a partition has more than one; one commit.
+
+        Safe beside appends: Iceberg commits it on top of rows appended meanwhile. Returns None, and does nothing, if
+        the table has gone beyond `position` already, because nobody has audited the rows appended to these hours.
+        """
+        table = self._java()
+        if position_of(table).offsets != position.offsets:
+            return None
+        action = self._jvm().org.apache.iceberg.spark.actions.SparkActions.get(self._spark._jsparkSession)  # noqa: SLF001
+        done = (
+            action.rewriteDataFiles(table)
+            .filter(self._within(hours))
+            .option("min-input-files", "2")
+            .snapshotProperty(SUMMARY_CARRIED, format_offsets(position.offsets))
+            .execute()
+        )
+        return Rewritten(done.rewrittenDataFilesCount(), done.addedDataFilesCount())
+
+    def _within(self, hours: Iterable[int]) -> Any:
+        """Make Iceberg's expression for these hours, from its text: one call of Java, however many they are."""
+        term = {"type": "transform", "transform": "hour", "term": f"{META}.event_time"}
+        text = json.dumps({"type": "in", "term": term, "values": sorted(hours)})
+        return self._jvm().org.apache.iceberg.expressions.ExpressionParser.fromJson(text)
+
+    def drop_branches(self, *, before_ms: int) -> list[str]:
+        """Drop branches whose newest snapshot is older than this: their drivers are gone; returns their names."""
+        stale = self._spark.sql(
+            f"SELECT r.name FROM {self._table}.refs r JOIN {self._table}.snapshots s ON r.snapshot_id = s.snapshot_id "
+            f"WHERE r.type = 'BRANCH' AND r.name <> '{MAIN}' AND unix_millis(s.committed_at) < :before",
+            args={"before": before_ms},
+        )
+        names = [row["name"] for row in stale.collect()]
+        for name in names:
+            Branch(self._spark, self._table, name).drop()
+        return names
+
+    def expire(self, *, before_ms: int) -> None:
+        """Expire snapshots that are older than this, and delete the files that only they had.
+
+        The newest snapshot that states the table's offsets stays, because a rewrite that began before it carries older
+        ones. If no snapshot states any, the newest of all stays.
+        """
+        told_at_ms = self._told_at_ms()
+        if told_at_ms is None:
+            return
+        older_than_ms = min(before_ms, told_at_ms)
+        commit(
+            lambda: self._spark.sql(
+                f"CALL {CATALOG}.system.expire_snapshots(table => '{self._name}', "
+                f"older_than => timestamp_millis({older_than_ms}L), retain_last => 1)"
+            )
+        )
+
+    def _told_at_ms(self) -> int | None:
+        """Return the time of the newest snapshot that states the offsets up to which the table holds everything.
+
+        None if there is no snapshot at all.
+        """
+        table = self._java()
+        offsets = position_of(table).offsets
+        return next((int(one.timestampMillis()) for one in ancestors(table) if told_by(one) == offsets), None)
+
+    def _java(self) -> Any:
+        return load_table(self._spark, self._table)
+
+    def _jvm(self) -> Any:
+        return self._spark._jvm  # noqa: SLF001 - py4j is the way in
+
+
+class _Told:
+    """The offsets up to which each snapshot holds everything; for expired ones, an upper bound."""
+
+    def __init__(self, by_snapshot: dict[int, Offsets], *, of_expired: Offsets) -> None:
+        self._by_snapshot = by_snapshot
+        self._of_expired = of_expired
+
+    def latest(self, snapshot_ids: Iterable[int]) -> Offsets:
+        """Return offsets that are above all references whose rows these snapshots have added."""
+        latest: Offsets = {}
+        for snapshot_id in snapshot_ids:
+            for partition, offset in self._by_snapshot.get(snapshot_id, self._of_expired).items():
+                latest[partition] = max(latest.get(partition, 0), offset)
+        return latest

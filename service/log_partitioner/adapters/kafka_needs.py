@@ -1,0 +1,169 @@
+"""The needs of a worker in Kafka, asked of the brokers: topics, their retention, and each right that can be asked for.
+
+A broker without an authorizer permits everything; one that does not say what it permits is taken to do so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its stubs do not export them
+    AclOperation,
+    AdminClient,
+    ConfigResource,
+)
+
+from log_partitioner.adapters.kafka_errors import is_no_topic, without_topic
+from log_partitioner.adapters.kafka_log import make_admin
+from log_partitioner.adapters.preflight import Need
+from log_partitioner.config.settings import KafkaSettings
+
+_ANSWER_S = 5.0
+_MINUTE_MS = 60_000
+_FORBIDDEN = {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED}
+_READ, _WRITE = AclOperation.READ, AclOperation.WRITE
+
+
+class _Topic(NamedTuple):
+    """A topic of the settings, and the worker's operations on it."""
+
+    name: str
+    setting: str
+    rights: tuple[AclOperation, ...]
+
+
+class KafkaNeeds:
+    """Asks by a client of its own; from any thread, outside callbacks."""
+
+    def __init__(self, kafka: KafkaSettings, options: Mapping[str, Any]) -> None:
+        self._kafka = kafka
+        self._options = options
+        reads = () if kafka.accept_unknown_history else (_READ,)
+        self._outputs = (
+            _Topic(kafka.references_topic, "kafka.references_topic", (_WRITE,)),
+            _Topic(kafka.flushes_topic, "kafka.flushes_topic", (*reads, _WRITE)),
+            _Topic(kafka.dead_letters_topic, "kafka.dead_letters_topic", (_WRITE,)),
+        )
+        self._sources = tuple(_Topic(name, "kafka.source_topics", (_READ,)) for name in kafka.source_topics)
+
+    def ask(self) -> Iterator[Need]:
+        """Ask for everything; returns an answer for each need."""
+        admin = make_admin(self._options)
+        yield from self._ask_topics(admin)
+        yield self._ask_group(admin)
+        yield from self._ask_keeping(admin)
+
+    def _ask_topics(self, admin: AdminClient) -> Iterator[Need]:
+        topics = [*self._sources, *self._outputs]
+        names = TopicCollection([topic.name for topic in topics])
+        answers = admin.describe_topics(names, include_authorized_operations=True, request_timeout=_ANSWER_S)
+        for topic in topics:
+            rights = " and ".join(right.name.capitalize() for right in topic.rights)
+            subject = f"topic {topic.name} ({topic.setting}): it is there, {rights} permitted"
+            try:
+                permitted = answers[topic.name].result().authorized_operations
+            except KafkaException as error:
+                yield Need(subject, self._without_topic(topic, error.args[0]))
+            else:
+                lacking = [right for right in topic.rights if permitted and right not in permitted]
+                yield Need(subject, self._forbidden("topic", topic.name, lacking) if lacking else None)
+
+    def _without_topic(self, topic: _Topic, error: KafkaError) -> str:
+        if is_no_topic(error):
+            return without_topic(topic.name, self._kafka.bootstrap_servers, topic.setting)
+        if error.code() in _FORBIDDEN:
+            return self._forbidden("topic", topic.name, [AclOperation.DESCRIBE, *topic.rights])
+        return f"topic {topic.name} ({topic.setting}): {error.name()}: {error.str()}"
+
+    def _ask_group(self, admin: AdminClient) -> Need:
+        """Ask for the permitted operations on the group, be it there yet or not; other errors are no answer."""
+        group, problem = self._kafka.group_id, None
+        described = admin.describe_consumer_groups(
+            [group], include_authorized_operations=True, request_timeout=_ANSWER_S
+        )
+        lacking: list[AclOperation] = []
+        try:
+            permitted = described[group].result().authorized_operations
+            lacking = [_READ] if permitted and _READ not in permitted else []
+        except KafkaException as error:
+            lacking = [_READ] if error.args[0].code() in _FORBIDDEN else []
+        if lacking:
+            problem = self._forbidden("group", group, lacking)
+        return Need(f"group {group} (kafka.group_id): Read permitted", problem)
+
+    def _forbidden(self, kind: str, name: str, lacking: Sequence[AclOperation]) -> str:
+        rights = " ".join(f"--operation {right.name.capitalize()}" for right in lacking)
+        names = " and ".join(right.name.capitalize() for right in lacking)
+        command = f"kafka-acls.sh {self._servers} --add --allow-principal User:WORKER {rights} --{kind} {name}"
+        return f"{kind} {name}: {names} not permitted: {command}"
+
+    @property
+    def _servers(self) -> str:
+        return f"--bootstrap-server {self._kafka.bootstrap_servers}"
+
+    # The output topics keep enough: they are the evidence that nothing was lost or doubled.
+
+    def _ask_keeping(self, admin: AdminClient) -> Iterator[Need]:
+        asked = [ConfigResource(ConfigResource.Type.TOPIC, topic.name) for topic in self._outputs]
+        answers = admin.describe_configs(asked, request_timeout=_ANSWER_S)
+        for topic, resource in zip(self._outputs, asked, strict=True):
+            subject = f"topic {topic.name}: what is written there is kept"
+            try:
+                found = answers[resource].result()
+            except KafkaException as error:
+                if not is_no_topic(error.args[0]):
+                    yield Need(subject, self._unknown(topic, error.args[0]), is_warning=True)
+                continue
+            config = {name: entry.value for name, entry in found.items()}
+            if "compact" in str(config.get("cleanup.policy")):
+                yield Need(subject, self._compacted(topic))
+            elif topic.setting == "kafka.flushes_topic":
+                yield Need(subject, self._short(admin, config), is_warning=True)
+            else:
+                yield Need(subject)
+
+    def _unknown(self, topic: _Topic, error: KafkaError) -> str:
+        told = f"whether topic {topic.name} is compacted, or keeps too little, is not known ({error.name()})"
+        command = f"--add --allow-principal User:WORKER --operation DescribeConfigs --topic {topic.name}"
+        return f"{told}: kafka-acls.sh {self._servers} {command}"
+
+    def _compacted(self, topic: _Topic) -> str:
+        command = f"--alter --entity-type topics --entity-name {topic.name} --add-config cleanup.policy=delete"
+        return (
+            f"topic {topic.name} ({topic.setting}) has cleanup.policy compact: messages would be deleted that say what "
+            f"was written: kafka-configs.sh {self._servers} {command}"
+        )
+
+    def _short(self, admin: AdminClient, config: Mapping[str, Any]) -> str | None:
+        """Say where flush records expire before the offsets for which they are needed; a broker may not tell."""
+        topic, kept_ms, kept_bytes = (
+            self._kafka.flushes_topic,
+            config.get("retention.ms"),
+            config.get("retention.bytes"),
+        )
+        needed_ms = _offsets_kept_ms(admin)
+        way = (
+            f"workers find lost offsets there: kafka-configs.sh {self._servers} --alter --entity-type topics "
+            f"--entity-name {topic} --add-config"
+        )
+        if needed_ms is not None and kept_ms is not None and 0 <= int(kept_ms) < needed_ms:
+            told = f"topic {topic} keeps messages for {kept_ms} ms, committed offsets are kept for {needed_ms} ms"
+            return f"{told}, and {way} retention.ms={4 * needed_ms}"
+        if kept_bytes is not None and int(kept_bytes) >= 0:
+            return (
+                f"topic {topic} keeps {kept_bytes} bytes of each partition, however young, and {way} retention.bytes=-1"
+            )
+        return None
+
+
+def _offsets_kept_ms(admin: AdminClient) -> int | None:
+    """Ask for how long committed offsets are kept; None if that may not be asked."""
+    try:
+        node = admin.describe_cluster(request_timeout=_ANSWER_S).result().nodes[0]
+        broker = ConfigResource(ConfigResource.Type.BROKER, str(node.id))
+        found = admin.describe_configs([broker], request_timeout=_ANSWER_S)[broker].result()
+        return int(found["offsets.retention.minutes"].value) * _MINUTE_MS
+    except (KafkaException, KeyError, IndexError, TypeError, ValueError):
+        return None

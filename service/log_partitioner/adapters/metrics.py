@@ -1,0 +1,157 @@
+"""Every metric, declared once with type, unit, labels and their values; the only user of prometheus_client.
+
+No user in a label. `promtool check metrics` accepts the names; `docs/METRICS.md` lists them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Literal, NamedTuple
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+from log_partitioner.accounting import Kind
+from log_partitioner.control.flush_policy import FlushReason
+from log_partitioner.control.state import Phase
+from log_partitioner.formats.dead_letter import Reason
+
+PREFIX = "log_partitioner"
+ANY: tuple[str, ...] = ()
+"""Values of a label that cannot be listed here: names and numbers of others, few of them."""
+
+
+class Metric(NamedTuple):
+    """One metric; the values of a label exclude each other, so that sums over a label count nothing twice."""
+
+    kind: Literal["counter", "gauge", "histogram"]
+    text: str
+    labels: Mapping[str, Collection[str]] = {}
+    buckets: tuple[float, ...] = ()
+
+
+METRICS: Mapping[str, Metric] = {
+    "records": Metric("counter", "Source records taken from the client library."),
+    "records_given_back": Metric("counter", "Records that the fast lane leaves to Python; none without a fast lane."),
+    "records_refused": Metric(
+        "counter",
+        "Records not recorded: covered already, not owned, or read again after a rewind.",
+        {"cause": ("covered", "not_owned", "rewound")},
+    ),
+    "entries": Metric(
+        "counter",
+        "Log entries by outcome: written, record_timestamp (written, by Kafka's time), or the reason of a dead letter.",
+        {"outcome": ("written", "record_timestamp", *Reason)},
+    ),
+    "inexact_numbers": Metric("counter", "Numbers that a double does not hold, rounded."),
+    "schema_conflicts": Metric("counter", "Top-level fields kept as JSON text, per file."),
+    "flushes": Metric(
+        "counter",
+        "Flushes that ended, by reason and outcome.",
+        {"reason": tuple(FlushReason), "outcome": ("committed", "discarded", "unknown")},
+    ),
+    "objects": Metric("counter", "Objects committed."),
+    "references": Metric("counter", "References committed."),
+    "object_bytes": Metric("counter", "Bytes of committed objects."),
+    "batches_discarded": Metric(
+        "counter", "Batches discarded, in a flush or without one; their records are read again."
+    ),
+    "commits_repeated": Metric("counter", "Transactions repeated with fresh group metadata."),
+    "rewinds": Metric("counter", "TopicPartitions sought back to their committed offset."),
+    "rebalances": Metric("counter", "Changes of assignment by kind.", {"kind": ("assigned", "revoked", "lost")}),
+    "fetch_failures": Metric(
+        "counter", "Fetches with records that could not be read, by the client library's error.", {"code": ANY}
+    ),
+    "offset_gaps": Metric("counter", "Offset gaps; normal with transactions or compaction."),
+    "lag_records": Metric(
+        "gauge", "Records between the committed offset, or the start, and the end.", {"topic": ANY, "partition": ANY}
+    ),
+    "open_transaction_seconds": Metric(
+        "gauge", "Seconds for which an open transaction of a producer has held up records of a source."
+    ),
+    "committed_offset": Metric(
+        "gauge",
+        "Committed offset of each owned TopicPartition; before its first commit, the start that `kafka.start_at` gave.",
+        {"topic": ANY, "partition": ANY},
+    ),
+    "last_commit_timestamp_seconds": Metric("gauge", "When the last flush was committed, in seconds since the epoch."),
+    "seconds_since_commit": Metric("gauge", "Seconds since the last commit, or since the start."),
+    "spool_bytes": Metric("gauge", "Bytes on the local disk."),
+    "memory_bytes": Metric("gauge", "Bytes of the open batch in memory."),
+    "partition_keys": Metric("gauge", "PartitionKeys in the open batch."),
+    "batch_entries": Metric("gauge", "Entries in the open batch."),
+    "owned_topic_partitions": Metric("gauge", "TopicPartitions owned."),
+    "held_topic_partitions": Metric("gauge", "TopicPartitions that stand still because a record batch cannot be read."),
+    "paused": Metric("gauge", "1 while no records are taken, after a flush or the disk has failed."),
+    "cautious": Metric("gauge", "1 while reading few records at once, after repeated crashes on the same offsets."),
+    "state": Metric("gauge", "1 for the state the worker is in.", {"state": tuple(phase.value for phase in Phase)}),
+    "verified_entries": Metric("counter", "Entries of the flushes that verification mode has judged."),
+    "unverified_entries": Metric(
+        "counter",
+        "Entries of flushes that verification mode was to judge and has not: there was no time, or no answer.",
+    ),
+    "verification_differences": Metric(
+        "counter",
+        "Findings of verification mode in committed flushes, by kind: those of the audit.",
+        {"kind": tuple(Kind)},
+    ),
+    "verification_seconds": Metric("counter", "Seconds in which verification mode has judged, reading included."),
+    "info": Metric("gauge", "1; its labels say which worker this is.", {"worker": ANY, "boot": ANY, "version": ANY}),
+    "flush_step_seconds": Metric(
+        "histogram",
+        "Seconds of each step of committed flushes.",
+        {"step": ("seal", "upload", "announce", "commit")},
+        (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60),
+    ),
+}
+
+
+class PrometheusMetrics:
+    """Fulfils `runtime.ports.Metrics`; counters end in `_total` by themselves."""
+
+    def __init__(self) -> None:
+        self._registry = registry = CollectorRegistry()
+        self._counters: dict[str, Counter] = {}
+        self._gauges: dict[str, Gauge] = {}
+        self._histograms: dict[str, Histogram] = {}
+        for name, (kind, text, labels, buckets) in METRICS.items():
+            full = f"{PREFIX}_{name}"
+            match kind:
+                case "counter":
+                    self._counters[name] = Counter(full, text, labels, registry=registry)
+                case "gauge":
+                    self._gauges[name] = Gauge(full, text, labels, registry=registry)
+                case "histogram":
+                    self._histograms[name] = Histogram(full, text, labels, registry=registry, buckets=buckets)
+
+    def add(self, name: str, amount: float = 1, **labels: str) -> None:
+        """Add to a counter."""
+        counter = self._counters[name]
+        (counter.labels(**labels) if labels else counter).inc(amount)
+
+    def set(self, name: str, value: float, **labels: str) -> None:
+        """Set a gauge."""
+        gauge = self._gauges[name]
+        (gauge.labels(**labels) if labels else gauge).set(value)
+
+    def forget(self, name: str, **labels: str) -> None:
+        """Remove one series of a gauge, because its TopicPartition is no longer ours."""
+        gauge = self._gauges[name]
+        try:
+            gauge.remove(*labels.values())
+        except KeyError:
+            return
+
+    def observe(self, name: str, value: float, **labels: str) -> None:
+        """Put a value into a histogram."""
+        histogram = self._histograms[name]
+        (histogram.labels(**labels) if labels else histogram).observe(value)
+
+    def value(self, name: str) -> float:
+        """Read a gauge or a counter without labels."""
+        metric = self._gauges[name] if name in self._gauges else self._counters[name]
+        value: float = metric._value.get()  # noqa: SLF001 - the library has no public way
+        return value
+
+    def exposition(self) -> bytes:
+        """Write all metrics in Prometheus' text format; any thread."""
+        return generate_latest(self._registry)

@@ -1,0 +1,144 @@
+"""One entry -> its type in the lattice, by rules that look at that entry alone (DESIGN 3.3).
+
+Values are those of `log_partitioner.input.decode`: None, bool, int, float, str, list, dict, and `msgspec.Raw` for a
+number that is kept as its JSON text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from itertools import chain
+from typing import Any
+
+import msgspec
+
+from log_partitioner.avro.schema_types import ArrayType, Limits, MapType, RecordType, Scalar, Type, join
+
+LONG53_MAX = 2**53
+INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
+
+
+class TooDeepError(ValueError):
+    """An entry nests deeper than `Limits.json_depth_max`."""
+
+
+class TooManyFieldsError(ValueError):
+    """An entry has more top-level fields than one schema may have."""
+
+
+def infer_entry(entry: dict[str, Any], limits: Limits) -> RecordType:
+    """Infer the type of one entry; its top level is a record however many keys it has.
+
+    Raises:
+        TooDeepError: the entry nests deeper than `limits.json_depth_max`.
+    """
+    return RecordType({name: infer(value, limits, depth=2) for name, value in entry.items()})
+
+
+def infer(value: Any, limits: Limits, *, depth: int) -> Type:
+    """Infer the type of a value; `depth` is the one an object or array has in this position.
+
+    Raises:
+        TooDeepError: the value nests deeper than `limits.json_depth_max`.
+    """
+    kind = type(value)
+    if kind is str:
+        return Scalar.STRING
+    if value is None:
+        return Scalar.NULL
+    if kind is int:
+        return _infer_int(value)
+    if kind is bool:
+        return Scalar.BOOL
+    if kind is float:
+        return Scalar.DOUBLE
+    if kind is msgspec.Raw:
+        return Scalar.JSON
+    if depth > limits.depth_max:
+        require_depth(value, limits, depth=depth)
+        return Scalar.JSON
+    if kind is list:
+        return ArrayType(_infer_all(value, limits, depth=depth + 1))
+    if len(value) > limits.object_keys_max:
+        return MapType(_infer_all(value.values(), limits, depth=depth + 1))
+    return RecordType({name: infer(item, limits, depth=depth + 1) for name, item in value.items()})
+
+
+def _infer_all(values: Collection[Any], limits: Limits, *, depth: int) -> Type:
+    """Infer the join of many values of one position.
+
+    Objects are taken apart together and key by key: joining their types one by one would cost the square of the
+    keys that differ, which a hostile record has many of.
+    """
+    containers: list[Any] = [value for value in values if type(value) is dict or type(value) is list]
+    joined: Type = Scalar.NULL
+    if len(containers) < len(values):
+        for kind in {infer(value, limits, depth=depth) for value in values if type(value) not in (dict, list)}:
+            joined = join(joined, kind, object_keys_max=limits.object_keys_max)
+    if not containers:
+        return joined
+    first = type(containers[0])
+    if depth > limits.depth_max or joined is not Scalar.NULL or any(type(value) is not first for value in containers):
+        for value in containers:
+            require_depth(value, limits, depth=depth)
+        return Scalar.JSON
+    if first is list:
+        return ArrayType(_infer_all(list(chain.from_iterable(containers)), limits, depth=depth + 1))
+    return _infer_objects(containers, limits, depth=depth)
+
+
+def _infer_objects(objects: list[dict[str, Any]], limits: Limits, *, depth: int) -> Type:
+    by_name: dict[str, list[Any]] = {}
+    for one in objects:
+        for name, item in one.items():
+            by_name.setdefault(name, []).append(item)
+    if len(by_name) > limits.object_keys_max:
+        return MapType(_infer_all(list(chain.from_iterable(by_name.values())), limits, depth=depth + 1))
+    return RecordType({name: _infer_all(items, limits, depth=depth + 1) for name, items in by_name.items()})
+
+
+def _infer_int(value: int) -> Scalar:
+    if -LONG53_MAX <= value <= LONG53_MAX:
+        return Scalar.LONG53
+    return Scalar.LONG64 if INT64_MIN <= value <= INT64_MAX else Scalar.JSON
+
+
+def require_depth(value: Any, limits: Limits, *, depth: int) -> None:
+    """Refuse an object or array at `depth` that nests deeper than the limit; iterative, so no input exhausts the stack.
+
+    Raises:
+        TooDeepError: it does.
+    """
+    level = [value]
+    while level:
+        if depth > limits.json_depth_max:
+            raise TooDeepError(f"nested deeper than {limits.json_depth_max} levels")
+        level = [
+            child
+            for container in level
+            for child in (container.values() if type(container) is dict else container)
+            if type(child) in (dict, list)
+        ]
+        depth += 1
+
+
+def fit_entry(entry_type: RecordType, *, fields_max: int, bytes_max: int) -> RecordType:
+    """Turn the largest subtrees of an entry into JSON until its schema is within the limits of one schema.
+
+    The largest is the top-level field with most fields, then most bytes of schema, then the last name.
+
+    Raises:
+        TooManyFieldsError: nothing is left to turn, the entry has too many or too long top-level keys.
+    """
+    fields, size = entry_type.fields, entry_type.size
+    if fields <= fields_max and size <= bytes_max:
+        return entry_type
+    turned: dict[str, Type] = {}
+    containers = [(child.fields, child.size, name) for name, child in entry_type.by_name.items() if child.fields]
+    for child_fields, child_size, name in sorted(containers, reverse=True):
+        turned[name] = Scalar.JSON
+        fields -= child_fields
+        size -= child_size - Scalar.JSON.size
+        if fields <= fields_max and size <= bytes_max:
+            return RecordType({**entry_type.by_name, **turned})
+    raise TooManyFieldsError(f"{fields} fields, {size} bytes of schema")

@@ -1,0 +1,130 @@
+"""The progress of each owned TopicPartition: the offsets that the batch covers, and counts of their entries.
+
+The commit takes its offsets from here, never from the client's position (KAFKA_FACTS F5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from log_partitioner.batch.fast_lane import TakenSpan
+from log_partitioner.formats.model import CommittedOffset, TopicPartition
+
+
+@dataclass(slots=True)
+class Progress:
+    """One owned TopicPartition in the open batch.
+
+    `first_offset` is the position at which the batch started: a committed one, or, if `is_new`, the policy's, which the
+    next commit makes a committed one in any case. `next_offset` is the first not yet covered. `min_offset` and
+    `max_offset` are those of the first and the last record that it covers.
+    """
+
+    first_offset: int
+    next_offset: int
+    leader_epoch: int | None = None
+    min_offset: int | None = None
+    max_offset: int | None = None
+    timestamp_max_ms: int | None = None
+    idle_since_ms: int | None = None
+    records: int = 0
+    entries: int = 0
+    dead_letters: int = 0
+    discarded_replays: int = 0
+    is_new: bool = False
+
+    @property
+    def is_to_commit(self) -> bool:
+        """Whether the commit of the batch moves it."""
+        return self.is_new or self.next_offset > self.first_offset
+
+    def cover(
+        self,
+        offset: int,
+        *,
+        timestamp_ms: int | None,
+        leader_epoch: int | None = None,
+    ) -> None:
+        """Count a record as covered: all its entries are in rows or dead letters (W2)."""
+        assert offset >= self.next_offset, f"W2: offset {offset} is below next_offset {self.next_offset}"
+        self.next_offset = offset + 1
+        self.leader_epoch = leader_epoch
+        self.idle_since_ms = None
+        if self.min_offset is None:
+            self.min_offset = offset
+        self.max_offset = offset
+        self.records += 1
+        if timestamp_ms is not None and (self.timestamp_max_ms is None or timestamp_ms > self.timestamp_max_ms):
+            self.timestamp_max_ms = timestamp_ms
+
+    def cover_many(self, covered: TakenSpan, *, leader_epoch: int | None) -> None:
+        """Count records with ascending offsets as covered (W2), with their entries; the epoch is the last record's."""
+        records, first, last = covered.records, covered.first_offset, covered.last_offset
+        assert self.next_offset <= first <= last - records + 1, f"W2: {covered} from next_offset {self.next_offset}"
+        self.cover(last, timestamp_ms=covered.timestamp_max_ms, leader_epoch=leader_epoch)
+        if self.records == 1:
+            self.min_offset = first
+        self.records += records - 1
+        self.entries += covered.entries
+
+    def begin_again(self, *, now_ms: int) -> None:
+        """Start the next batch at the end of this one; call only after its commit."""
+        if not self.records and self.idle_since_ms is None:
+            self.idle_since_ms = now_ms
+        self.first_offset, self.is_new = self.next_offset, False
+        self.min_offset = self.max_offset = None
+        self.timestamp_max_ms = None
+        self.records = self.entries = self.dead_letters = self.discarded_replays = 0
+
+    def check(self, tp: TopicPartition, *, in_files: int, dead: int) -> None:
+        """Assert the order of offsets (W1) and the conservation law (W3), by counts taken elsewhere.
+
+        `in_files` are the rows in finished objects, `dead` the entries that its dead letters name.
+        """
+        assert self.first_offset <= self.next_offset, f"W1: {tp}: {self.first_offset} > {self.next_offset}"
+        assert self.dead_letters == dead, f"W3: {tp}: {dead} entries in dead letters, {self.dead_letters} should be"
+        in_objects = self.entries - dead - self.discarded_replays
+        assert in_files == in_objects, f"W3: {tp}: {in_files} entries are in objects, {in_objects} should be"
+
+
+class Tracker:
+    """The progress of all owned TopicPartitions; outlives the batches."""
+
+    def __init__(self) -> None:
+        self.by_tp: dict[TopicPartition, Progress] = {}
+
+    def place(self, tp: TopicPartition, start: CommittedOffset, *, is_new: bool = False) -> None:
+        """Start at an offset that is committed, or that the policy gave."""
+        old = self.by_tp.get(tp)
+        assert old is None or old.next_offset == old.first_offset, f"{tp} is rewound with a batch open"
+        idle_since_ms = None if old is None else old.idle_since_ms
+        self.by_tp[tp] = Progress(
+            start.offset, start.offset, start.leader_epoch, idle_since_ms=idle_since_ms, is_new=is_new
+        )
+
+    def disown(self, tp: TopicPartition) -> None:
+        """Stop owning; unknown ones are ignored (confluent-kafka-python issue 1551)."""
+        self.by_tp.pop(tp, None)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the open batch covers no offset; records with zero entries count as covered."""
+        return not any(progress.next_offset > progress.first_offset for progress in self.by_tp.values())
+
+    def committed(self, tps: Iterable[TopicPartition], *, now_ms: int) -> None:
+        """Begin the next batch after these of the closed one: all that it covered is committed."""
+        for tp in tps:
+            self.by_tp[tp].begin_again(now_ms=now_ms)
+
+    def forget(self) -> dict[TopicPartition, tuple[int, int]]:
+        """Drop the progress of the open batch; returns the offsets [first, next) that will be read again."""
+        covered = {
+            tp: (progress.first_offset, progress.next_offset)
+            for tp, progress in self.by_tp.items()
+            if progress.next_offset > progress.first_offset
+        }
+        for tp, progress in self.by_tp.items():
+            first, idle_since_ms = progress.first_offset, progress.idle_since_ms
+            self.by_tp[tp] = Progress(first, first, idle_since_ms=idle_since_ms, is_new=progress.is_new)
+        return covered

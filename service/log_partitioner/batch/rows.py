@@ -1,0 +1,237 @@
+"""The rows of a batch as columns of numbers, and their entries as JSON text: no schema is decided here.
+
+    per row       PartitionKey, type, TopicPartition (each by number) · offset · index · event time · timestamp · text
+
+A row is kept as the text of its entry, from which any schema can be written; sealing decodes and writes each row once.
+Pure but for the spool.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from log_partitioner import native
+from log_partitioner.avro.row_meta import NO_TIMESTAMP_MS, TIMESTAMP_MS_MAX, readable_timestamp
+from log_partitioner.avro.schema_types import RecordType
+from log_partitioner.batch.fast_lane import FastLane, Known, Taken, order_of
+from log_partitioner.batch.texts import PIECE_BYTES, PythonTexts
+from log_partitioner.boundary import Piece
+from log_partitioner.formats.model import PartitionKey, RootLink, SourceRecord, TopicPartition
+
+if TYPE_CHECKING:
+    import log_partitioner_native
+
+# What is in memory beside the texts, in bytes, measured with some room (tests/unit/batch/test_rows.py).
+ROW_BYTES = 100
+KEY_BYTES = 500  # and each character of its user, one that JSON writes as it is or any other
+PLAIN_CHAR_BYTES, CHAR_BYTES = 3, 16
+TYPE_BYTES = 500  # and twice its estimated schema text
+
+
+class Rows:
+    """Collects the rows of one batch; numbers count from 0 in order of arrival.
+
+    If there is a fast lane, it numbers PartitionKeys and types. If `is_fast`, compiled code keeps the texts and seals
+    the rows.
+    """
+
+    def __init__(self, lane: FastLane | None = None, *, is_fast: bool = False) -> None:
+        assert is_fast or lane is None, "what the fast lane takes is sealed by compiled code"
+        self.is_fast = is_fast
+        self.texts: PythonTexts | log_partitioner_native.Texts = PythonTexts()
+        if is_fast:
+            assert native.module is not None, "the fast lane is not installed"
+            self.texts = native.module.Texts()
+        self._lane = lane
+        if lane is not None:
+            lane.begin()
+        self.keys: list[PartitionKey] = []
+        self.types: list[RecordType] = []
+        self.tps: list[TopicPartition] = []
+        self.key_of = array("I")
+        self.type_of = array("I")
+        self.tp_of = array("I")
+        self.offsets = array("q")
+        self.indexes = array("I")
+        self.event_times_us = array("q")
+        self.timestamps_ms = array("q")
+        self.text_sizes = array("I")
+        self.ids: dict[int, str] = {}
+        self.roots: dict[int, RootLink] = {}
+        self.text_bytes = 0
+        self.fixed_bytes = 0
+        self.key_numbers: dict[tuple[str, str, int], int] = {}  # with a fast lane they are there
+        self._keys_by_hour: dict[tuple[str, int], array[int]] = {}
+        self.type_numbers: dict[int, int] = {}  # by identity, which the list keeps
+        self._tp_numbers: dict[TopicPartition, int] = {}
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    def add(
+        self,
+        record: SourceRecord,
+        index: int,
+        key: PartitionKey,
+        entry_type: RecordType,
+        text: bytes,
+        event_time_us: int,
+    ) -> int:
+        """Add one row; returns its number. `entry_type` is kept by identity."""
+        number = len(self.offsets)
+        self.key_of.append(self.key_number(key))
+        self.type_of.append(self.type_number(entry_type))
+        self.tp_of.append(self._tp_number(record.tp))
+        self.offsets.append(record.offset)
+        self.indexes.append(index)
+        self.event_times_us.append(event_time_us)
+        self.timestamps_ms.append(readable_timestamp(record.timestamp_ms))
+        self.text_sizes.append(len(text))
+        self.texts.append(text)
+        self.text_bytes += len(text)
+        self.fixed_bytes += ROW_BYTES
+        return number
+
+    def add_plain(
+        self,
+        tps: Sequence[TopicPartition],
+        tp_of: Sequence[int],
+        offsets: Sequence[int],
+        timestamps_ms: Sequence[int],
+        texts: Sequence[bytes],
+        *,
+        key_of: Sequence[int],
+        type_of: Sequence[int],
+        event_times_us: Sequence[int],
+    ) -> None:
+        """Add a row for each of many records of one entry; `tp_of` are places in `tps`, keys and types are numbers."""
+        numbers = {place: self._tp_number(tps[place]) for place in dict.fromkeys(tp_of)}
+        sizes = [*map(len, texts)]
+        self.key_of += array("I", key_of)
+        self.type_of += array("I", type_of)
+        self.tp_of += array("I", [numbers[place] for place in tp_of])
+        self.offsets += array("q", offsets)
+        self.indexes += array("I", bytes(4 * len(texts)))
+        self.event_times_us += array("q", event_times_us)
+        self.timestamps_ms += array("q", [one if one <= TIMESTAMP_MS_MAX else NO_TIMESTAMP_MS for one in timestamps_ms])
+        self.text_sizes += array("I", sizes)
+        self.texts.extend(texts)
+        self.text_bytes += sum(sizes)
+        self.fixed_bytes += ROW_BYTES * len(texts)
+
+    def extend(self, taken: Taken) -> None:
+        """Add the rows that the fast lane has made of records, whose texts it has kept, and its new keys and types."""
+        first, columns = len(self.offsets), taken.columns
+        for tp in taken.tps:
+            self._tp_number(tp)
+        for key in taken.keys:
+            self._add_key(key)
+        for entry_type in taken.types:
+            self._add_type(entry_type)
+        self.key_of.frombytes(columns.key_of)
+        self.type_of.frombytes(columns.type_of)
+        self.tp_of.frombytes(columns.tp_of)
+        self.offsets.frombytes(columns.offsets)
+        self.indexes.frombytes(columns.indexes)
+        self.event_times_us.frombytes(columns.event_times_us)
+        self.timestamps_ms.frombytes(columns.timestamps_ms)
+        self.text_sizes.frombytes(columns.text_sizes)
+        self.text_bytes += columns.text_bytes
+        self.fixed_bytes += ROW_BYTES * taken.run.entries
+        for row, unique_id in columns.ids:
+            self.note(first + row, unique_id=unique_id, root=None)
+
+    @property
+    def known(self) -> Known:
+        """The numbers so far, from which the fast lane goes on, and the texts, to which it adds."""
+        assert not isinstance(self.texts, PythonTexts), "there is a fast lane"
+        return Known(self._tp_numbers, len(self.keys), len(self.types), self.texts)
+
+    @property
+    def memory_bytes(self) -> int:
+        """Bytes of memory that the texts take; `spill` frees them."""
+        return self.texts.memory_bytes
+
+    def _tp_number(self, tp: TopicPartition) -> int:
+        number = self._tp_numbers.get(tp)
+        if number is None:
+            number = self._tp_numbers[tp] = len(self.tps)
+            self.tps.append(tp)
+        return number
+
+    def key_number(self, key: tuple[str, str, int]) -> int:
+        """Return the number of a PartitionKey, which is added if it is new."""
+        following = len(self.keys)
+        if self._lane is None:
+            number = self.key_numbers.setdefault(key, following)
+        else:
+            number = self._lane.key_number(PartitionKey(*key), following)
+        if number == following:
+            self._add_key(PartitionKey(*key))
+        return number
+
+    def _add_key(self, key: PartitionKey) -> None:
+        number = len(self.keys)
+        self.keys.append(key)
+        hour = key.date, key.hour
+        if hour not in self._keys_by_hour:
+            self._keys_by_hour[hour] = array("I")
+        self._keys_by_hour[hour].append(number)
+        is_plain = key.user.isascii() and key.user.isprintable()
+        self.fixed_bytes += KEY_BYTES + len(key.user) * (PLAIN_CHAR_BYTES if is_plain else CHAR_BYTES)
+
+    def type_number(self, entry_type: RecordType) -> int:
+        """Return the number of a type, which is added if it is new."""
+        following = len(self.types)
+        if self._lane is None:
+            number = self.type_numbers.setdefault(id(entry_type), following)
+        else:
+            number = self._lane.type_number(entry_type, following)
+        if number == following:
+            self._add_type(entry_type)
+        return number
+
+    def _add_type(self, entry_type: RecordType) -> None:
+        self.types.append(entry_type)  # keeps the object alive, and so its identity its own
+        self.fixed_bytes += TYPE_BYTES + 2 * entry_type.size
+
+    def note(self, number: int, *, unique_id: str | None, root: RootLink | None) -> None:
+        """Keep the id and the root of a row, which few rows have."""
+        if unique_id is not None:
+            self.ids[number] = unique_id
+            self.fixed_bytes += ROW_BYTES + len(unique_id)
+        if root is not None:
+            self.roots[number] = root
+            self.fixed_bytes += 4 * ROW_BYTES + CHAR_BYTES * len(root.topic) // 4
+
+    def in_order(self, first: int = 0) -> array[int]:
+        """Return the numbers of the rows from `first` on as they are sealed: by date, hour, PartitionKey, arrival."""
+        if self.is_fast:
+            ranked = array("I")
+            for hour in sorted(self._keys_by_hour):
+                ranked += self._keys_by_hour[hour]
+            return order_of(self.key_of, first, ranked)
+        key_of = self.key_of[first:]
+        places = array("I", bytes(4 * len(self.keys)))
+        for key in key_of:
+            places[key] += 1
+        at = 0
+        for hour in sorted(self._keys_by_hour):
+            for key in self._keys_by_hour[hour]:
+                places[key], at = at, at + places[key]
+        order = array("I", bytes(4 * len(key_of)))
+        for row, key in enumerate(key_of, first):
+            order[places[key]] = row
+            places[key] += 1
+        return order
+
+    def spill(self, append: Callable[[bytes], Piece]) -> None:
+        """Bring the texts in memory to disk; `append` writes one piece.
+
+        Raises:
+            SpoolError: the disk refused; the rows are whole and in memory as before.
+        """
+        first = len(self) - len(self.texts)
+        self.texts.spill(self.in_order(first), append, PIECE_BYTES)

@@ -1,0 +1,157 @@
+"""The console command: run | check-config | try | config-schema | audit | verify-logs | offsets.
+
+An error is one line that says what to do.
+
+Exit codes: 0 done; 1 the worker failed, the audit found something, logs break a rule, offsets were not set, or most of
+a sample is dead; 2 settings or arguments are wrong, or the audit or the logs could not tell.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+
+from log_partitioner import privacy, trial
+from log_partitioner.audit import run as audit
+from log_partitioner.config import checks
+from log_partitioner.config.rules import lane_rules
+from log_partitioner.config.settings import Settings
+from log_partitioner.errors import LogPartitionerError, SettingsError
+from log_partitioner.offsets import command as offsets
+from log_partitioner.usage import COMMANDS, add_usage
+from log_partitioner.verify import command as verify_logs
+from log_partitioner.version import product_version
+
+FAILED, REFUSED = 1, 2
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit code."""
+    options = _parser().parse_args(arguments)
+    try:
+        code: int = options.command(options)
+    except SettingsError as error:
+        sys.stderr.write("".join(f"settings: {problem}\n" for problem in error.problems))
+        return REFUSED
+    except LogPartitionerError as error:
+        sys.stderr.write(privacy.describe(error) + "\n")
+        return FAILED
+    except Exception as error:  # noqa: BLE001 - Python would write its text, in which input may stand
+        sys.stderr.write(privacy.trace(error))
+        return FAILED
+    return code
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="log-partitioner",
+        description="Kafka log records -> Avro files on S3.",
+        epilog="`log-partitioner COMMAND --help` has an example and the exit codes. README.md is where to begin.",
+    )
+    parser.add_argument("--version", action="version", version=f"%(prog)s {product_version()}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    command = commands.add_parser("run", help="run a worker until SIGTERM")
+    command.set_defaults(command=_run)
+    command = commands.add_parser("check-config", help="check all settings")
+    command.add_argument("--show", action="store_true", help="print the effective settings as JSON, without secrets")
+    command.add_argument(
+        "--connect", action="store_true", help="ask store and brokers for all that a worker needs, a line each"
+    )
+    command.set_defaults(command=_check_config)
+    command = commands.add_parser("try", help="show what the settings make of a sample; nothing is written")
+    trial.add_arguments(command)
+    command.set_defaults(command=_try)
+    command = commands.add_parser("config-schema", help="print every setting with default and meaning, as JSON schema")
+    command.set_defaults(command=_config_schema)
+    command = commands.add_parser("audit", help="compare the source with what was committed, entry by entry")
+    audit.add_arguments(command)
+    command.set_defaults(command=_audit)
+    command = commands.add_parser("verify-logs", help="prove from all workers' logs who owned and committed what")
+    verify_logs.add_arguments(command)
+    command.set_defaults(command=_verify_logs)
+    command = commands.add_parser(
+        "offsets", help="show committed offsets, and set them where a worker refuses to start"
+    )
+    offsets.add_arguments(command)
+    command.set_defaults(command=_offsets)
+    add_usage(commands.choices, COMMANDS)
+    return parser
+
+
+def _run(_options: argparse.Namespace) -> int:
+    from log_partitioner.runtime.app import run  # noqa: PLC0415 - the other commands need no store
+
+    run(_load_for_worker())
+    return 0
+
+
+def _audit(options: argparse.Namespace) -> int:
+    settings = checks.load()
+    privacy.hide(settings.secrets)
+    try:
+        return audit.main(options, settings)
+    except Exception as error:  # noqa: BLE001 - an audit that crashed could not tell (2), and found nothing (1)
+        sys.stderr.write(privacy.trace(error))
+        return REFUSED
+
+
+def _verify_logs(options: argparse.Namespace) -> int:
+    try:
+        return verify_logs.main(options)
+    except Exception as error:  # noqa: BLE001 - it crashed, so it could not tell (2), and found nothing (1)
+        sys.stderr.write(privacy.trace(error))
+        return REFUSED
+
+
+def _offsets(options: argparse.Namespace) -> int:
+    settings = checks.load()
+    privacy.hide(settings.secrets)
+    return offsets.main(options, settings)
+
+
+def _check_config(options: argparse.Namespace) -> int:
+    settings = _load_for_worker()
+    if options.connect:
+        return _connect(settings)
+    if options.show:
+        sys.stdout.write(settings.model_dump_json(indent=2) + "\n")
+        return 0
+    kafka, s3, lane = settings.kafka, settings.s3, lane_rules(settings)
+    sys.stdout.write(
+        f"The settings are good: group {kafka.group_id} reads {', '.join(kafka.source_topics)} and writes "
+        f"s3://{s3.bucket}/{s3.prefix}; fast lane: {lane if isinstance(lane, str) else 'on'}.\n"
+        + "".join(f"note: {note}\n" for note in checks.find_notes(settings))
+    )
+    return 0
+
+
+def _connect(settings: Settings) -> int:
+    from log_partitioner.adapters import logs  # noqa: PLC0415 - as the next
+    from log_partitioner.outside import connect  # noqa: PLC0415 - the other commands need neither store nor brokers
+
+    logs.configure(level="error", style="auto", worker=settings.worker, boot="check", stream=sys.stderr)
+    return 0 if connect(settings) else FAILED
+
+
+def _try(options: argparse.Namespace) -> int:
+    settings = checks.load(kind=trial.TrialSettings)
+    privacy.hide(settings.secrets)
+    return trial.main(options, settings)
+
+
+def _load_for_worker() -> Settings:
+    """Load settings that the client library takes, too."""
+    from log_partitioner.adapters.kafka_check import find_refused  # noqa: PLC0415 - the other commands need no Kafka client
+
+    def ask_library(settings: Settings) -> list[str]:
+        privacy.hide(settings.secrets)
+        return find_refused(settings)
+
+    return checks.load(ask_library)
+
+
+def _config_schema(_options: argparse.Namespace) -> int:
+    sys.stdout.write(json.dumps(Settings.model_json_schema(), indent=2) + "\n")
+    return 0

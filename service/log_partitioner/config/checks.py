@@ -1,0 +1,169 @@
+# ruff: noqa: E501 - one sentence, one line
+"""The rules between settings: each has a name, and says what to change, with the numbers in it.
+
+`load` reads settings and reports all problems of all kinds at once: names, values, and conflicts between settings whose
+values are good. The checks are plain functions from settings to sentences.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime
+from urllib.parse import SplitResult, urlsplit
+
+from log_partitioner.config.kafka_properties import SECRET, is_allowed, why_not
+from log_partitioner.config.settings import Settings
+from log_partitioner.config.sources import read_settings
+from log_partitioner.errors import SettingsError
+from log_partitioner.partitioning.locate import compile_path
+
+ALERT_WINDOW_S = 600  # of LogPartitionerNoCommit in deploy/alerts
+_LISTENERS = {"PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"}  # what the client library takes before ://
+_NEEDED = ("kafka.bootstrap_servers", "kafka.source_topics", "s3.bucket")
+EXAMPLE = """this is enough, with your own names:
+  export LOGP_KAFKA__BOOTSTRAP_SERVERS=broker:9092 LOGP_KAFKA__SOURCE_TOPICS=app-logs
+  export LOGP_S3__BUCKET=my-logs        # and LOGP_S3__ENDPOINT_URL=https://... unless it is on AWS
+  export LOGP_USER__PATHS=user.id,account
+  export LOGP_TIME__PATHS=@timestamp
+  log-partitioner check-config"""
+_BUCKET_NAME = re.compile(r"[a-zA-Z0-9._-]{1,255}\Z")  # older buckets, and other stores, have more than AWS allows now
+_TOPIC_NAME = re.compile(r"(?!\.{1,2}\Z)[a-zA-Z0-9._-]{1,249}\Z")
+
+
+def load(*more: Callable[[Settings], Iterable[str]], kind: type[Settings] = Settings, **arguments: object) -> Settings:
+    """Read all settings and check them, by `more` checks, too; `arguments` win over every other source.
+
+    `kind` may have defaults of its own.
+
+    Raises:
+        SettingsError: has all problems of names, values and their combinations.
+    """
+    reading = read_settings(kind, **arguments)
+    checks = (find_problems, *more)
+    problems = reading.with_rules(problem for check in checks for problem in check(reading.settings))
+    if reading.doubtful.issuperset(_NEEDED):
+        problems.append(EXAMPLE)
+    if problems:
+        raise SettingsError(problems)
+    return reading.settings
+
+
+def find_problems(settings: Settings) -> list[str]:
+    """Find everything that contradicts itself; one sentence each."""
+    checks = (_sizes, _topics, _places, _paths, _properties, _credentials)
+    return [problem for check in checks for problem in check(settings)]
+
+
+def find_notes(settings: Settings) -> Iterator[str]:
+    """Find allowed settings with a consequence that nobody would expect."""
+    interval_s = settings.flush.interval_s
+    if interval_s > ALERT_WINDOW_S:
+        yield (
+            f"flush.interval_s ({interval_s:g}) is longer than the {ALERT_WINDOW_S} s in which the alert "
+            "LogPartitionerNoCommit expects a commit: give its rule a longer window"
+        )
+
+
+def _sizes(settings: Settings) -> Iterator[str]:
+    flush, spool = settings.flush, settings.spool
+    if 2 * flush.bytes_max > spool.bytes_max:
+        yield (
+            f"spool.bytes_max ({spool.bytes_max}) must be at least twice flush.bytes_max ({flush.bytes_max}): "
+            "entries may lie there as rows and, while they are sealed, as objects"
+        )
+
+
+def _topics(settings: Settings) -> Iterator[str]:
+    kafka = settings.kafka
+    outputs = ("references_topic", "flushes_topic", "dead_letters_topic", "backfills_topic")
+    own: list[str] = [getattr(kafka, name) for name in outputs]
+    for name, topic in (*(("source_topics", topic) for topic in kafka.source_topics), *zip(outputs, own, strict=True)):
+        if topic.startswith("^"):
+            yield f"kafka.{name}: {topic!r} would be read as a pattern, and match what the worker writes: list topics by their names"
+        elif not _TOPIC_NAME.match(topic):
+            yield f"kafka.{name}: {topic!r} is no topic name: 1 to 249 letters, digits, '.', '_' and '-', and neither '.' nor '..'"
+    for topic in sorted({topic for topic in own if own.count(topic) > 1}):
+        yield f"topic {topic} is named for more than one of references, flushes, dead letters and backfills"
+    for topic in sorted(set(own) & set(kafka.source_topics)):
+        yield f"topic {topic} is read and written: the worker would consume its own output"
+
+
+def _places(settings: Settings) -> Iterator[str]:
+    s3 = settings.s3
+    servers = [server.strip() for server in settings.kafka.bootstrap_servers.split(",")]
+    if not any(servers):
+        yield "kafka.bootstrap_servers names no broker: host:port, separated by commas"
+    for server in servers:
+        if "://" in server and server.partition("://")[0].upper() not in _LISTENERS:
+            yield (
+                f"kafka.bootstrap_servers: {server.rpartition('@')[2]} begins with what is no listener of Kafka: give "
+                "host:port alone, and what the connection is in kafka.client_properties, as security.protocol"
+            )
+    if not _BUCKET_NAME.match(s3.bucket):
+        yield f"s3.bucket ({s3.bucket!r}) is no bucket name: letters, digits, '.', '_' and '-'; what follows it in keys is s3.prefix"
+    if not all(s3.prefix.split("/")):
+        yield f"s3.prefix ({s3.prefix!r}) must be one name or several with a / between them: keys are made of it, a / and more"
+    if s3.endpoint_url is not None:
+        address = _split(s3.endpoint_url)
+        if address.scheme not in ("http", "https") or not address.hostname:
+            shown = s3.endpoint_url if "@" not in s3.endpoint_url else "..."
+            yield f"s3.endpoint_url ({shown!r}) must begin with http:// or https:// and a host"
+
+
+def _paths(settings: Settings) -> Iterator[str]:
+    source = settings.input
+    if source.entries_field is not None and source.format != "json":
+        yield f"input.entries_field is of input.format json: a line of {source.format} is one entry"
+    for name, paths in (
+        ("user", settings.user.paths),
+        ("time", settings.time.paths),
+        ("id", settings.id.paths),
+    ):
+        for path in paths:
+            try:
+                compile_path(path)
+            except ValueError as error:
+                yield f"{name}.paths: {error}"
+            if path.startswith("envelope:") and source.entries_field is None:
+                yield f"{name}.paths: {path!r} finds nothing without input.entries_field, which makes an object an envelope"
+    try:
+        datetime.fromisoformat(settings.time.earliest)
+    except ValueError:
+        yield f"time.earliest ({settings.time.earliest!r}) is not an ISO-8601 time, such as 2000-01-01T00:00:00Z"
+    if settings.user.missing_name in settings.user.no_values:
+        yield f"user.missing_name ({settings.user.missing_name!r}) is in user.no_values"
+
+
+def _properties(settings: Settings) -> Iterator[str]:
+    kafka = settings.kafka
+    secrets = {name: secret.get_secret_value() for name, secret in kafka.secret_properties.items()}
+    for place, properties in (("client_properties", kafka.client_properties), ("secret_properties", secrets)):
+        for name, value in properties.items():
+            if not is_allowed(name, value):
+                yield f"kafka.{place}: {name} may not be set: {why_not(name)}"
+            elif properties is secrets:
+                continue
+            elif name in SECRET:
+                yield f"kafka.{place}: {name} belongs in kafka.secret_properties: this place is shown by check-config"
+            elif "@" in _split(value).netloc:
+                yield f"kafka.{place}: {name} has a user in its address, and is shown: it belongs in kafka.secret_properties"
+    together = kafka.client_properties | secrets
+    in_the_clear = "ssl" not in together.get("security.protocol", "").lower()
+    if in_the_clear and "PLAIN" in (together.get("sasl.mechanism"), together.get("sasl.mechanisms")):
+        yield "kafka: sasl.mechanism PLAIN sends the password in the clear without TLS: use SASL_SSL"
+
+
+def _credentials(settings: Settings) -> Iterator[str]:
+    if (settings.s3.access_key is None) != (settings.s3.secret_key is None):
+        yield "s3.access_key and s3.secret_key belong together: set both or neither"
+    if "@" in _split(settings.s3.endpoint_url or "").netloc:
+        yield "s3.endpoint_url is shown by check-config: its user and password belong in s3.access_key and s3.secret_key"
+
+
+def _split(address: str) -> SplitResult:
+    """Split an address; a text that is no address yields empty parts."""
+    try:
+        return urlsplit(address)
+    except ValueError:
+        return urlsplit("")

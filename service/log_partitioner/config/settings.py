@@ -1,0 +1,329 @@
+"""All settings of a worker by section, each with its meaning, unit and default.
+
+`log_partitioner.config.sources` reads them, `log_partitioner.config.checks` holds the rules between them.
+"""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+from typing import Annotated, ClassVar, Literal
+from zoneinfo import ZoneInfo
+
+from pydantic import AfterValidator, Field
+
+from log_partitioner.batch.pack_plan import Layout
+from log_partitioner.config.flush_settings import FlushSettings
+from log_partitioner.config.kafka_properties import ALLOWED, Role, is_allowed
+from log_partitioner.config.removed import REMOVED
+from log_partitioner.config.s3_settings import S3Settings
+from log_partitioner.config.section import (
+    BYTES,
+    TAKES_SIZE,
+    Names,
+    PositiveBytes,
+    PositiveSeconds,
+    Properties,
+    SecretProperties,
+    Section,
+    StartAt,
+)
+from log_partitioner.config.sources import SourcedSettings
+from log_partitioner.formats.object_key import key_safe
+
+PREFIX = "LOGP_"
+
+
+def _known_zone(name: str) -> str:
+    try:
+        ZoneInfo(name)
+    except (KeyError, ValueError, OSError) as error:
+        raise ValueError(
+            f"{name!r} is not a time zone of this machine or of the package tzdata, such as UTC or Europe/Berlin"
+        ) from error
+    return name
+
+
+Zone = Annotated[str, AfterValidator(_known_zone)]
+
+
+class KafkaSettings(Section):
+    """Brokers, topics, the consumer group, and additional librdkafka properties."""
+
+    bootstrap_servers: str = Field(
+        examples=["broker:9092"], description="Brokers to start from, host:port, separated by commas."
+    )
+    group_id: str = Field(
+        "log-partitioner",
+        min_length=1,
+        max_length=255,
+        description="Consumer group of all workers; if not set, readers of the output take the only group there is.",
+    )
+    group_protocol: Literal["classic", "consumer"] = Field(
+        "classic", description="Group protocol: classic (cooperative-sticky), or consumer (KIP-848, brokers from 4.0)."
+    )
+    source_topics: Names = Field(min_length=1, examples=["app-logs"], description="Topics to read log records from.")
+    references_topic: str = Field("references", description="Topic that gets references: a message per object.")
+    flushes_topic: str = Field("flushes", description="Topic that gets one flush record per flush.")
+    dead_letters_topic: str = Field("dead-letters", description="Topic that gets entries that cannot be partitioned.")
+    backfills_topic: str = Field(
+        "backfills", description="Topic that gets the run records of backfills; the worker does not use it."
+    )
+    start_at: StartAt = Field(
+        "beginning",
+        description="Start on a TopicPartition without a committed offset: beginning; fail; or a time with its "
+        "zone such as 2026-11-27T09:00:00Z, the first record of that time or later by Kafka's timestamps.",
+    )
+    accept_unknown_history: bool = Field(
+        default=False,
+        description="Start even if the flushes topic is unreadable. Risk: if the committed offset is stale, data is "
+        "published twice.",
+    )
+    accept_groups: Names = Field(
+        (),
+        examples=["staging"],
+        description="Other groups that may publish the same source topics to the same topics: each has every entry once. "
+        "A worker that finds flush records of any other group refuses to start.",
+    )
+    session_timeout_s: PositiveSeconds = Field(
+        30, description="Seconds without heartbeat until a worker is replaced (classic)."
+    )
+    message_bytes_max: Annotated[int, Field(ge=100_000, json_schema_extra=BYTES), TAKES_SIZE] = Field(
+        900_000,
+        description="Bytes of a message to references, flushes or dead letters; at most their max.message.bytes.",
+    )
+    client_properties: Properties = Field(
+        {},
+        description="librdkafka properties, such as security.protocol (JSON object); the page lists those that may be set.",
+    )
+    secret_properties: SecretProperties = Field(
+        {}, description="librdkafka properties that must not be shown, such as sasl.password (JSON object)."
+    )
+
+    @property
+    def inline_text_max(self) -> int:
+        """Bytes of schema text that a message of references has room for beside its lines."""
+        return self.message_bytes_max // 4
+
+    def properties_of(self, role: Role) -> dict[str, str]:
+        """Return the properties that are passed to one kind of client, secrets revealed; the others are dropped."""
+        secrets = {name: secret.get_secret_value() for name, secret in self.secret_properties.items()}
+        given = {**self.client_properties, **secrets}
+        return {name: value for name, value in given.items() if name in ALLOWED[role] and is_allowed(name, value)}
+
+
+class InputSettings(Section):
+    """Rules for splitting a record, and its bounds."""
+
+    entries_per_record_max: ClassVar[int] = 100_000  # more is a dead letter,
+    json_depth_max: ClassVar[int] = 100  # and so are more levels of nesting in an entry
+
+    format: Literal["json", "ndjson"] = Field(
+        "json",
+        description="json: an object, an array of objects or an envelope; ndjson: one object per line.",
+    )
+    entries_field: str | None = Field(None, description="Field of an envelope object that holds the list of entries.")
+    record_bytes_max: PositiveBytes = Field(
+        16 * 1024 * 1024, description="Bytes of a record after decompression; larger is a dead letter."
+    )
+    chain_header: str = Field(
+        "source-topic-chain",
+        description="Header with the list of [topic, partition, offset] a record came through.",
+    )
+    inexact_numbers: Literal["round", "text"] = Field(
+        "round",
+        description="A number that a double does not hold: round it to the nearest, or keep its JSON text.",
+    )
+
+
+class UserSettings(Section):
+    r"""Paths at which the user of an entry is looked up.
+
+    A path is dotted keys (`\.` for a dot in a key) of the entry; `envelope:path`, `key`, `key:path` (the record key as
+    JSON) and `header:name` look elsewhere. The first path that yields a value wins.
+    """
+
+    paths: Names = Field(("user",), min_length=1, description="Paths to the user, tried in this order.")
+    no_values: Names = Field(("", "-"), description="Values treated as a missing user.")
+    missing_name: str | None = Field(
+        None,
+        min_length=1,
+        max_length=4096,
+        description="User of entries that have none; by default they become dead letters.",
+    )
+
+
+class TimeSettings(Section):
+    """Paths at which the event time of an entry is looked up, and how it is read; paths as for `user`."""
+
+    paths: Names = Field(
+        ("time", "timestamp", "@timestamp"),
+        description="Paths to the event time, tried in this order.",
+    )
+    epoch_unit: Literal["auto", "s", "ms", "us", "ns"] = Field(
+        "auto", description="Unit of numbers; auto decides by magnitude."
+    )
+    zone: Zone = Field("UTC", description="Time zone of texts that name none.")
+    earliest: str = Field("2000-01-01T00:00:00Z", description="Event times before this are absurd (ISO-8601).")
+    future_max_s: PositiveSeconds = Field(
+        86_400, description="Seconds past the Kafka record's timestamp beyond which an event time is absurd."
+    )
+    missing: Literal["record-timestamp", "dead-letter"] = Field(
+        "record-timestamp", description="Treatment of an entry whose event time is missing or absurd."
+    )
+
+
+class IdSettings(Section):
+    """Paths at which the unique id of an entry is looked up; paths as for `user`."""
+
+    paths: Names = Field((), description="Paths to the unique id, tried in this order.")
+
+
+class SchemaSettings(Section):
+    """Bounds of the aggregated schema (DESIGN 3.3)."""
+
+    fields_max: ClassVar[int] = 1000  # nested ones, too; beyond it a PartitionKey goes on in another object,
+    bytes_max: ClassVar[int] = 512 * 1024  # and so it does beyond these, estimated, of a schema's text
+    inline_bytes_max: ClassVar[int] = 1024 * 1024  # of schema texts in the messages of a flush; or of none
+
+    depth_max: int = Field(
+        16,
+        ge=1,
+        le=32,
+        description="Levels of nesting that become columns; deeper values are kept as JSON text.",
+    )
+    object_keys_max: int = Field(
+        500, ge=1, description="Distinct keys of one nested object; beyond it the object is a map."
+    )
+
+
+class PartitionSettings(Section):
+    """The meaning of date and hour."""
+
+    zone: Zone = Field("UTC", description="Time zone of date and hour in a PartitionKey.")
+
+
+class DeadLettersSettings(Section):
+    """The bound on dead letters."""
+
+    share_max: float = Field(
+        0.99,
+        gt=0,
+        le=1,
+        description="If the share of dead entries in a group's first batch on its TopicPartitions reaches this, the worker "
+        "stops and commits nothing: a wrong path would commit a topic away. 1 commits such a batch.",
+    )
+
+
+class SpoolSettings(Section):
+    """The local disk between record and object; disposable, wiped at start."""
+
+    packed_bytes_max: ClassVar[int] = 1024 * 1024  # of rows of a PartitionKey in a batch; with more it has an object
+    pack_bytes_max: ClassVar[int] = 32 * 1024 * 1024
+    block_bytes: ClassVar[int] = 64 * 1024  # of rows in an Avro block before compression
+
+    directory: Path = Field(
+        Path("spool"), description="Directory for rows and objects of the batch; each worker uses one of its own in it."
+    )
+    bytes_max: PositiveBytes = Field(
+        2 * 1024 * 1024 * 1024,
+        description="Bytes on disk; a batch is flushed before, and if that frees nothing the consumer is paused.",
+    )
+    memory_bytes_max: PositiveBytes = Field(
+        128 * 1024 * 1024,
+        description="Bytes of the open batch in memory: entries beyond go to disk, rows and PartitionKeys cause a flush.",
+    )
+    object_bytes_max: Annotated[int, Field(ge=64 * 1024, json_schema_extra=BYTES), TAKES_SIZE] = Field(
+        64 * 1024 * 1024, description="Bytes of rows in an object of one PartitionKey; it goes on in another."
+    )
+    codec: Literal["zstandard", "deflate", "null"] = Field("zstandard", description="Avro codec of the objects.")
+
+
+class VerifySettings(Section):
+    """Verification mode: flushes are judged right after their commit, as the audit does."""
+
+    share: float = Field(0.0, ge=0, le=1, description="Share of flushes that are verified; 0: none, 1: all.")
+    on_difference: Literal["report", "unready", "stop"] = Field(
+        "report",
+        description="What a difference does: a metric and a line of the log; with unready /readyz fails from then on, too, "
+        "and with stop the process ends before the next commit.",
+    )
+
+
+class HttpSettings(Section):
+    """One port for /livez, /readyz and /metrics."""
+
+    host: str = Field("0.0.0.0", description="Address to listen on.")  # noqa: S104 - probes come from outside the pod
+    port: int = Field(8080, ge=0, le=65535, description="Port; 0 takes a free one.")
+
+
+class LogSettings(Section):
+    """Level and form of the worker's log."""
+
+    level: Literal["debug", "info", "warning", "error"] = Field("info", description="Lowest level that is written.")
+    format: Literal["auto", "json", "console"] = Field(
+        "auto", description="auto: console on a terminal, JSON elsewhere."
+    )
+
+
+class Settings(SourcedSettings):
+    """All settings of a worker."""
+
+    prefix = PREFIX
+    removed = REMOVED
+
+    worker: str = Field(
+        default_factory=socket.gethostname,
+        min_length=1,
+        max_length=255,
+        description="Name of this worker, unique among live ones; the pod's name.",
+    )
+    transactional_id_prefix: str = Field(
+        "log-partitioner", min_length=1, max_length=255, description="Prefix of the transactional id, for ACLs."
+    )
+    layout: Layout = Field(
+        "auto",
+        description="Objects: pack puts PartitionKeys together, file gives each its own (for erasure by user), "
+        "auto packs all but the large and the few.",
+    )
+    fast_lane: Literal["auto", "off"] = Field(
+        "auto", description="Compiled code for plain records, if it is installed and the settings allow it; or none."
+    )
+    kafka: KafkaSettings
+    input: InputSettings = InputSettings()
+    user: UserSettings = UserSettings()
+    time: TimeSettings = TimeSettings()
+    id: IdSettings = IdSettings()
+    record_schema: SchemaSettings = Field(SchemaSettings(), description="Bounds of the aggregated schema.")
+    partition: PartitionSettings = PartitionSettings()
+    flush: FlushSettings = FlushSettings()
+    dead_letters: DeadLettersSettings = DeadLettersSettings()
+    spool: SpoolSettings = SpoolSettings()
+    s3: S3Settings
+    verify: VerifySettings = VerifySettings()
+    http: HttpSettings = HttpSettings()
+    log: LogSettings = LogSettings()
+
+    @property
+    def secrets(self) -> list[str]:
+        """Every value that must not be shown."""
+        found = [self.s3.access_key, self.s3.secret_key, *self.kafka.secret_properties.values()]
+        return [secret.get_secret_value() for secret in found if secret is not None]
+
+    @property
+    def transactional_id(self) -> str:
+        """The id that fences an earlier process of the same worker; unique per live process.
+
+        Injective, because neither of the two parts behind the prefix keeps a dot; a long id is cut, with a hash.
+        """
+        return f"{self.transactional_id_prefix}.{key_safe(self.kafka.group_id)}.{key_safe(self.worker)}"
+
+    @property
+    def backfill_transactional_id(self) -> str:
+        """The one id of all backfills of a group; no worker's, which has no slash behind the prefix."""
+        return f"{self.transactional_id_prefix}.{key_safe(self.kafka.group_id)}/backfill"
+
+    @property
+    def offsets_transactional_id(self) -> str:
+        """The one id of `offsets adopt`, by the same rule."""
+        return f"{self.transactional_id_prefix}.{key_safe(self.kafka.group_id)}/offsets"

@@ -1,0 +1,169 @@
+"""The dead letter: a source record, untouched, and the reason why some of its entries are in no file (DESIGN 3.7).
+
+Owns the reason codes and the headers; `headers_of` and `parse_headers` are a pair. One dead letter per record and
+reason, or several with some of its indexes each (`log_partitioner.batch.fitting`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import StrEnum
+from typing import NamedTuple
+
+import msgspec
+
+from log_partitioner.formats.model import FATAL, SKIPPED, Headers, SourceRecord
+
+ALL = "all"
+
+HEADER_REASON = "lp-reason"
+HEADER_MESSAGE = "lp-message"
+HEADER_TOPIC = "lp-topic"
+HEADER_PARTITION = "lp-partition"
+HEADER_OFFSET = "lp-offset"
+HEADER_END_OFFSET = "lp-end-offset"
+HEADER_TIMESTAMP = "lp-timestamp-ms"
+HEADER_INDEXES = "lp-indexes"
+HEADER_BATCH = "lp-batch-id"
+HEADER_GROUP = "lp-group-id"
+HEADER_OBJECT = "lp-object"
+MESSAGE_CHARS_MAX = 256
+
+RECORD_SUFFIX = ".record.json"
+
+# What one takes in memory beside keys, values and texts, in bytes, measured (tests/unit/formats/test_dead_letter.py).
+_LETTER_BYTES, _HEADER_BYTES, _INDEX_BYTES, _CHAR_BYTES = 640, 200, 50, 4
+
+
+class Reason(StrEnum):
+    """Why an entry, or a whole record, went to the dead letters."""
+
+    RECORD_TOO_LARGE = "record_too_large"
+    TOO_MANY_ENTRIES = "too_many_entries"
+    DECOMPRESSION = "decompression"
+    MALFORMED = "malformed"
+    NOT_AN_OBJECT = "not_an_object"
+    ENTRIES_NOT_A_LIST = "entries_not_a_list"
+    INVALID_UNICODE = "invalid_unicode"
+    TOO_DEEP = "too_deep"
+    TOO_MANY_FIELDS = "too_many_fields"
+    NO_USER = "no_user"
+    NO_EVENT_TIME = "no_event_time"
+    UNREADABLE_HEADERS = "unreadable_headers"
+    SKIPPED = "skipped"
+    FATAL = "fatal"
+
+
+def reason_of(record: SourceRecord) -> Reason:
+    """Return why no entry is taken from a record that is `unreadable`."""
+    return {FATAL: Reason.FATAL, SKIPPED: Reason.SKIPPED}.get(record.unreadable or "", Reason.UNREADABLE_HEADERS)
+
+
+class DeadLetter(NamedTuple):
+    """One source record and the entries of it that are dead for one reason.
+
+    `indexes` is None if the record could not be split: the record then counts as one entry. With an `end_offset`
+    the letter stands for all offsets from the record's up to that one, which a person has skipped.
+    """
+
+    record: SourceRecord
+    reason: Reason
+    message: str
+    indexes: tuple[int, ...] | None
+    end_offset: int | None = None
+
+    @property
+    def entries(self) -> int:
+        """How many entries this dead letter accounts for in the conservation law."""
+        return 1 if self.indexes is None else len(self.indexes)
+
+    @property
+    def memory_bytes(self) -> int:
+        """The most bytes that this dead letter takes in memory, with its record."""
+        record = self.record
+        headers = sum(_HEADER_BYTES + _CHAR_BYTES * len(name) + len(value or b"") for name, value in record.headers)
+        texts = len(record.key or b"") + len(record.value or b"") + _CHAR_BYTES * len(self.message)
+        return _LETTER_BYTES + headers + texts + _INDEX_BYTES * len(self.indexes or ())
+
+
+class DeadLetterHeaders(NamedTuple):
+    """The headers of a dead letter, parsed; `object_key` is set if the record is stored as an object of its own.
+
+    `end_offset` is set if the dead letter stands for all offsets from `offset` up to `end_offset`, which a person
+    skipped.
+    """
+
+    reason: str
+    message: str
+    topic: str
+    partition: int
+    offset: int
+    indexes: tuple[int, ...] | None
+    batch_id: str
+    group_id: str
+    object_key: str | None
+    end_offset: int | None = None
+
+
+class StoredRecord(msgspec.Struct, frozen=True):
+    """A record whose key or headers are too large for any message; bytes are base64 in its JSON."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[str, bytes | None]]
+
+
+encode_stored_record = msgspec.json.Encoder().encode
+decode_stored_record = msgspec.json.Decoder(StoredRecord).decode
+
+
+def headers_of(
+    letter: DeadLetter, *, batch_id: str, group_id: str, object_key: str | None = None
+) -> list[tuple[str, bytes | None]]:
+    """Make the headers of a dead letter: the record's own, untouched, then ours."""
+    record = letter.record
+    ours = [
+        (HEADER_REASON, letter.reason.value),
+        (HEADER_MESSAGE, letter.message[:MESSAGE_CHARS_MAX]),
+        (HEADER_TOPIC, record.tp.topic),
+        (HEADER_PARTITION, str(record.tp.partition)),
+        (HEADER_OFFSET, str(record.offset)),
+        (HEADER_INDEXES, ALL if letter.indexes is None else ",".join(map(str, letter.indexes))),
+        (HEADER_BATCH, batch_id),
+        (HEADER_GROUP, group_id),
+    ]
+    if record.timestamp_ms is not None:
+        ours.append((HEADER_TIMESTAMP, str(record.timestamp_ms)))
+    if letter.end_offset is not None:
+        ours.append((HEADER_END_OFFSET, str(letter.end_offset)))
+    if object_key is not None:
+        ours.append((HEADER_OBJECT, object_key))
+    return [*record.headers, *((name, text.encode("utf-8", "replace")) for name, text in ours)]
+
+
+def parse_headers(headers: Headers | Iterable[tuple[str, bytes | None]]) -> DeadLetterHeaders:
+    """Return the headers of a dead letter. Ours start at the last `lp-reason`; a replayed one has older ones before it.
+
+    Raises:
+        KeyError: a header of ours is missing.
+        ValueError: a header of ours has no valid value.
+    """
+    found: dict[str, bytes] = {}
+    for name, value in headers:
+        if name == HEADER_REASON:
+            found.clear()
+        if value is not None:
+            found[name] = value
+    indexes = found[HEADER_INDEXES].decode()
+    return DeadLetterHeaders(
+        reason=found[HEADER_REASON].decode(),
+        message=found[HEADER_MESSAGE].decode(),
+        topic=found[HEADER_TOPIC].decode(),
+        partition=int(found[HEADER_PARTITION]),
+        offset=int(found[HEADER_OFFSET]),
+        indexes=None if indexes == ALL else tuple(int(index) for index in indexes.split(",")),
+        batch_id=found[HEADER_BATCH].decode(),
+        group_id=found[HEADER_GROUP].decode(),
+        object_key=found[HEADER_OBJECT].decode() if HEADER_OBJECT in found else None,
+        end_offset=int(found[HEADER_END_OFFSET]) if HEADER_END_OFFSET in found else None,
+    )

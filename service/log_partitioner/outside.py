@@ -1,0 +1,114 @@
+"""Lists everything a worker needs outside: it waits for it before it joins, `check-config --connect` asks once."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import Counter
+
+from log_partitioner.adapters.kafka_committer import KafkaCommitter
+from log_partitioner.adapters.kafka_log import Brokers
+from log_partitioner.adapters.kafka_needs import KafkaNeeds
+from log_partitioner.adapters.kafka_options import consumer_options, producer_options
+from log_partitioner.adapters.kafka_topics import KafkaTopics
+from log_partitioner.adapters.object_store import S3Store
+from log_partitioner.adapters.preflight import Ask, Need, ask_once, asked
+from log_partitioner.config.rules import json_decoder, key_rules, record_decoder
+from log_partitioner.config.settings import Settings
+from log_partitioner.control.deadline import Deadline
+from log_partitioner.errors import CommitAbortedError, LogPartitionerError, StopError
+from log_partitioner.partitioning.partitioner import Partitioner, Rejection
+from log_partitioner.trial import newest
+
+SAMPLE_RECORDS, SAMPLE_ENTRIES = 200, 2000
+_BROKERS_S = 8.0  # an unknown host or a silent broker is told within five
+
+
+class _Clock:
+    """Fulfils `boundary.Clock`."""
+
+    now_s = staticmethod(time.monotonic)
+
+    def wall_ms(self) -> int:
+        """Milliseconds since the epoch."""
+        return time.time_ns() // 1_000_000
+
+
+def asks_of_store(settings: Settings, store: S3Store) -> list[Ask]:
+    """Return the questions to the store."""
+    s3 = settings.s3
+    asks = [asked(f"{s3.place}: objects can be created under {s3.prefix}/", store.check)]
+    if settings.verify.share:
+        asks.append(asked(f"{s3.place}: objects can be read back, for verify.share", store.check_reading))
+    return asks
+
+
+def asks_of_kafka(settings: Settings) -> list[Ask]:
+    """Return the questions to brokers that answer."""
+    return [KafkaNeeds(settings.kafka, consumer_options(settings, worker=settings.worker)).ask]
+
+
+def misfit_of(settings: Settings) -> str:
+    """Say that the newest records of a source topic do not fit the settings; empty if they fit, or are too few to tell.
+
+    Blocks for up to a minute if a producer's open transaction holds the source up. A worker that would turn these
+    records into dead letters is not ready, so that a rollout stops at it. The check itself publishes nothing (DESIGN
+    3.9).
+    """
+    if settings.dead_letters.share_max >= 1:
+        return ""
+    decoder, partitioner = record_decoder(settings, json_decoder(settings)), Partitioner(key_rules(settings))
+    for topic in settings.kafka.source_topics:
+        entries, dead = 0, Counter[str]()
+        try:
+            with KafkaTopics.of(settings.kafka) as topics:
+                for record in newest(topics, topic, SAMPLE_RECORDS):
+                    decoded = decoder.decode(record.value)
+                    placed = (partitioner.partition(one, decoded.envelope, record) for _, one, _ in decoded.entries)
+                    dead.update(bad.reason for bad in decoded.bad)
+                    dead.update(one.reason for one in placed if isinstance(one, Rejection))
+                    entries += len(decoded.entries) + len(decoded.bad)
+                    if entries >= SAMPLE_ENTRIES:
+                        break
+        except LogPartitionerError:
+            continue  # whoever needs the topic says what is wrong with it
+        if entries >= SAMPLE_RECORDS // 2 and dead.total() >= settings.dead_letters.share_max * entries:
+            reasons = ", ".join(f"{reason} {count}" for reason, count in dead.most_common())
+            return (
+                f"the settings do not fit topic {topic}: {dead.total()} of its newest {entries} entries would be dead "
+                f"letters ({reasons}). `log-partitioner try --topic {topic}` shows them; dead_letters.share_max = 1 "
+                "takes them"
+            )
+    return ""
+
+
+def connect(settings: Settings) -> bool:
+    """Ask for everything once, a line each on standard output; returns whether a worker could join."""
+    try:
+        asks = asks_of_store(settings, S3Store(settings.s3))
+    except StopError as error:
+        answers = [Need(settings.s3.place, str(error))]
+    else:
+        answers = list(ask_once(asks))
+    answers.append(brokers := _ask_brokers(settings))
+    if not brokers.is_missing:
+        answers += ask_once(asks_of_kafka(settings))
+        misfit = misfit_of(settings)
+        answers.append(Need("the newest records of the source fit the settings", misfit or None, is_warning=True))
+    for answer in answers:
+        word = "ok" if answer.problem is None else "doubtful" if answer.is_warning else "missing"
+        sys.stdout.write(f"{word}: {answer.problem or answer.subject}\n")
+    return not any(answer.is_missing for answer in answers)
+
+
+def _ask_brokers(settings: Settings) -> Need:
+    """Ask for a transactional producer by an id that no worker has, because it would fence a worker of that id."""
+    own_id = f"{settings.transactional_id}/check"
+    options = producer_options(settings, worker=settings.worker, transactional_id=own_id)
+    committer = KafkaCommitter(options, init_budget_s=_BROKERS_S, clock=_Clock(), brokers=Brokers())
+    subject = f"brokers {settings.kafka.bootstrap_servers}: Write and Describe permitted on transactional ids"
+    try:
+        committer.prepare(deadline=Deadline.after(_BROKERS_S, time.monotonic))
+    except (StopError, CommitAbortedError) as error:
+        return Need(subject, str(error))
+    return Need(f"{subject} that begin with {settings.transactional_id_prefix}")

@@ -1,0 +1,97 @@
+"""Event time of an entry: text or number -> microseconds since the epoch, or None (DESIGN 3.1).
+
+Depends on the entry and its record alone, never on a clock: a record that is read again gets the same PartitionKey.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, tzinfo
+from decimal import Decimal
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from log_partitioner.partitioning.time_forms import read_form
+
+EpochUnit = Literal["auto", "s", "ms", "us", "ns"]
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+EARLIEST_US = -62_135_510_400_000_000  # 0001-01-02 and
+LATEST_US = 253_402_214_400_000_000  # 9999-12-31, so that every zone can name the hour
+_NUMBER = re.compile(r"[+-]?\d+(\.\d+)?\Z", re.ASCII)
+_NUMBER_CHARS_MAX = 28  # what Decimal multiplies exactly, and more than any calendar needs
+_ISO = re.compile(r"\d{4}-\d{2}-\d{2}[Tt ]\d{2}:\d{2}", re.ASCII)
+# Decided by magnitude: seconds until the year 5138, milliseconds until then, microseconds until then.
+_MAGNITUDES: tuple[tuple[float, EpochUnit], ...] = ((1e11, "s"), (1e14, "ms"), (1e17, "us"))
+_MICROS_PER: dict[EpochUnit, int] = {"s": 1_000_000, "ms": 1_000, "us": 1}
+_NANOS_PER_MICRO = 1_000
+
+
+class TimeRules(NamedTuple):
+    """How event times are read and which are absurd; see `config.settings.TimeSettings`."""
+
+    epoch_unit: EpochUnit
+    zone: tzinfo
+    earliest_us: int
+    future_max_us: int
+
+
+def parse_event_time(value: Any, rules: TimeRules) -> int | None:
+    """Read one value as microseconds since the epoch; None if it is no time."""
+    kind = type(value)
+    if kind is str:
+        return _parse_text(value, rules)
+    if kind is int or kind is float:
+        return _from_epoch(value, rules.epoch_unit)
+    if kind is msgspec.Raw and bytes(value).lstrip(b"-").isdigit():  # an integer of more digits than Python takes
+        return LATEST_US
+    return None
+
+
+def is_absurd(event_time_us: int, *, record_timestamp_ms: int | None, rules: TimeRules) -> bool:
+    """Return whether a time lies outside the window.
+
+    Its upper end needs Kafka's timestamp of the record; a timestamp before the window is ignored, because no clock made
+    it.
+    """
+    if event_time_us < rules.earliest_us or event_time_us < EARLIEST_US or event_time_us >= LATEST_US:
+        return True
+    if record_timestamp_ms is None:
+        return False
+    newest_us = record_timestamp_ms * 1000
+    return event_time_us > newest_us + rules.future_max_us and newest_us >= rules.earliest_us
+
+
+def _parse_text(text: str, rules: TimeRules) -> int | None:
+    if _ISO.match(text):
+        try:
+            moment = datetime.fromisoformat(text)
+        except ValueError:
+            return read_form(text, rules.zone)
+        if moment.tzinfo is None:
+            moment = moment.replace(tzinfo=rules.zone)
+        return _micros(moment)
+    if _NUMBER.match(text):
+        if len(text) > _NUMBER_CHARS_MAX:
+            return LATEST_US  # a time, but an absurd one
+        return _from_epoch(Decimal(text) if "." in text else int(text), rules.epoch_unit)
+    return read_form(text, rules.zone)
+
+
+def _micros(moment: datetime) -> int:
+    since = moment - _EPOCH
+    return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
+
+
+def _from_epoch(value: Any, unit: EpochUnit) -> int | None:
+    """Convert an int, float or Decimal of units to the nearest microsecond; whole nanoseconds downwards."""
+    if unit == "auto":
+        unit = next((name for limit, name in _MAGNITUDES if abs(value) < limit), "ns")
+    if unit == "ns" and type(value) is int:
+        return value // _NANOS_PER_MICRO
+    try:
+        micros: int = round(value / _NANOS_PER_MICRO if unit == "ns" else value * _MICROS_PER[unit])
+    except OverflowError:  # a float in a configured unit
+        return None
+    return micros

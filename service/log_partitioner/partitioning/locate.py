@@ -1,0 +1,101 @@
+r"""Finds the user, event time and id of an entry by paths, compiled once (DESIGN 3.1).
+
+a.b            key `b` in the object under key `a` of the entry; `\.` is a dot inside a key
+envelope:a.b   the same in the envelope
+key            the record key as text;    key:a.b   the record key read as a JSON object
+header:name    the last header of that name, as text
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from log_partitioner.formats.model import SourceRecord
+
+Whole = Callable[[], SourceRecord]
+"""Makes the record of an entry, for paths that need it."""
+Locate = Callable[[dict[str, Any], dict[str, Any] | None, Whole], Any]
+
+_DOT = re.compile(r"(?<!\\)\.")
+
+
+def split_path(path: str) -> tuple[str, ...]:
+    """Split a dotted path into its keys.
+
+    Raises:
+        ValueError: a key is empty.
+    """
+    keys = tuple(key.replace("\\.", ".") for key in _DOT.split(path))
+    if not all(keys):
+        raise ValueError(f"{path!r} has an empty key; write `\\.` for a dot inside a key")
+    return keys
+
+
+def plain_path(path: str) -> tuple[str, tuple[str, ...]] | None:
+    """Return the begin of a path (`entry`, `envelope` or `key`), and the keys from there; None for the other forms."""
+    where, colon, rest = path.partition(":")
+    if where == "key":
+        return None if colon else ("key", ())
+    if colon and where in ("header", "envelope"):
+        return ("envelope", split_path(rest)) if where == "envelope" else None
+    return "entry", split_path(path)
+
+
+def compile_path(path: str) -> Locate:
+    """Compile one path; the result gives None if nothing is found, and never raises.
+
+    Raises:
+        ValueError: the path is not of the form above.
+    """
+    where, colon, rest = path.partition(":")
+    if where == "header" and colon:
+        if not rest:
+            raise ValueError("header: needs the name of a header")
+        return lambda _entry, _envelope, whole: _header(whole(), rest)
+    if where == "key" and not colon:
+        return lambda _entry, _envelope, whole: _text(whole().key)
+    if where == "key":
+        keys = split_path(rest)
+        return lambda _entry, _envelope, whole: _walk(_json_object(whole().key), keys)
+    if where == "envelope" and colon:
+        keys = split_path(rest)
+        return lambda _entry, envelope, _whole: _walk(envelope, keys)
+    keys = split_path(path)
+    return lambda entry, _envelope, _whole: _walk(entry, keys)
+
+
+def _walk(value: Any, keys: tuple[str, ...]) -> Any:
+    for key in keys:
+        if type(value) is not dict:
+            return None
+        value = value.get(key)
+    return value
+
+
+def _header(record: SourceRecord, name: str) -> str | None:
+    for header, value in reversed(record.headers):
+        if header == name:
+            return _text(value)
+    return None
+
+
+def _text(value: bytes | None) -> str | None:
+    if value is None:
+        return None
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _json_object(value: bytes | None) -> Any:
+    if not value:
+        return None
+    try:
+        return msgspec.json.decode(value)
+    except (msgspec.MsgspecError, UnicodeError, ValueError, RecursionError):
+        return None

@@ -1,0 +1,164 @@
+"""Entry -> PartitionKey: its user, and date and hour of its event time (DESIGN 3.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, tzinfo
+from functools import lru_cache
+from typing import Any, Literal, NamedTuple, TypeGuard
+
+import msgspec
+
+from log_partitioner.formats.dead_letter import Reason
+from log_partitioner.formats.model import PartitionKey, SourceRecord
+from log_partitioner.partitioning.event_time import LATEST_US, TimeRules, is_absurd, parse_event_time
+from log_partitioner.partitioning.locate import Locate, Whole, compile_path, plain_path
+
+USER_CHARS_MAX = 4096
+_EXACT_MAX = 2.0**53
+_KINDS = {str: "in user.no_values", bool: "true or false", dict: "an object", list: "an array"}
+
+
+class KeyRules(NamedTuple):
+    """Paths to user, time and id, and the rules for entries without them; see `config.settings`."""
+
+    user_paths: tuple[str, ...]
+    no_users: frozenset[str]
+    missing_user: str | None
+    time_paths: tuple[str, ...]
+    time: TimeRules
+    missing_time: Literal["record-timestamp", "dead-letter"]
+    id_paths: tuple[str, ...]
+    zone: tzinfo
+
+
+class Placement(NamedTuple):
+    """The place of an entry; `fallback_time` is true if the record's timestamp stood in for its event time."""
+
+    key: PartitionKey
+    event_time_us: int
+    unique_id: str | None
+    fallback_time: bool
+
+
+Placed = tuple[tuple[str, str, int], int, str | None, bool]
+"""A Placement without names."""
+
+
+class Rejection(NamedTuple):
+    """Why an entry has no PartitionKey."""
+
+    reason: Reason
+    message: str
+
+
+class Partitioner:
+    """Finds the PartitionKey, event time and id of entries by one set of rules."""
+
+    def __init__(self, rules: KeyRules) -> None:
+        self._rules = rules
+        self._users, self._times, self._ids = map(_compiled, (rules.user_paths, rules.time_paths, rules.id_paths))
+        self._unit_us, self._date_and_hour = _date_and_hour_in(rules.zone)
+
+    def partition(
+        self, entry: dict[str, Any], envelope: dict[str, Any] | None, record: SourceRecord
+    ) -> Placement | Rejection:
+        """Return the place of one entry of a record, or why it is rejected."""
+        placed = self.place(entry, envelope, record.timestamp_ms, lambda: record)
+        if isinstance(placed, Rejection):
+            return placed
+        key, event_time_us, unique_id, fallback_time = placed
+        return Placement(PartitionKey(*key), event_time_us, unique_id, fallback_time)
+
+    def place(
+        self, entry: dict[str, Any], envelope: dict[str, Any] | None, timestamp_ms: int | None, whole: Whole
+    ) -> Placed | Rejection:
+        """Return the same as `partition`, for a record of this timestamp."""
+        user = self._user(entry, envelope, whole)
+        if user is None:
+            return Rejection(Reason.NO_USER, self._nobody(entry, envelope, whole))
+        if len(user) > USER_CHARS_MAX:
+            return Rejection(Reason.NO_USER, f"a user of {len(user)} characters, the limit is {USER_CHARS_MAX}")
+        event_time_us = self._event_time(entry, envelope, timestamp_ms, whole)
+        fallback = event_time_us is None
+        if event_time_us is None:
+            if self._rules.missing_time == "dead-letter" or not _is_date(timestamp_ms):
+                return Rejection(Reason.NO_EVENT_TIME, "no path of time.paths yields a time within the window")
+            event_time_us = timestamp_ms * 1000
+        unique_id = self._id(entry, envelope, whole) if self._ids else None
+        date, hour = self._date_and_hour(event_time_us // self._unit_us)
+        return (user, date, hour), event_time_us, unique_id, fallback
+
+    def _user(self, entry: dict[str, Any], envelope: dict[str, Any] | None, whole: Whole) -> str | None:
+        for name, locate in self._users:
+            found = locate(entry, envelope, whole) if name is None else entry.get(name)
+            user = found if type(found) is str else as_name(found)
+            if user is not None and user not in self._rules.no_users:
+                return user
+        return self._rules.missing_user
+
+    def _nobody(self, entry: dict[str, Any], envelope: dict[str, Any] | None, whole: Whole) -> str:
+        """Say why the entry has no user, without quoting any value."""
+        found = [locate(entry, envelope, whole) for _, locate in self._users]
+        told = [
+            f"{path} is {_KINDS.get(type(value), 'no integer')}"
+            for path, value in zip(self._rules.user_paths, found, strict=True)
+            if value is not None
+        ]
+        return ": ".join(["no path of user.paths yields a user", *filter(None, [", ".join(told)])])
+
+    def _event_time(
+        self, entry: dict[str, Any], envelope: dict[str, Any] | None, timestamp_ms: int | None, whole: Whole
+    ) -> int | None:
+        """Return the first readable time; None if there is none, or it is absurd."""
+        for name, locate in self._times:
+            found = locate(entry, envelope, whole) if name is None else entry.get(name)
+            event_time_us = parse_event_time(found, self._rules.time)
+            if event_time_us is not None:
+                absurd = is_absurd(event_time_us, record_timestamp_ms=timestamp_ms, rules=self._rules.time)
+                return None if absurd else event_time_us
+        return None
+
+    def _id(self, entry: dict[str, Any], envelope: dict[str, Any] | None, whole: Whole) -> str | None:
+        for _, locate in self._ids:
+            name = as_name(locate(entry, envelope, whole))
+            if name is not None:
+                return name
+        return None
+
+
+def _compiled(paths: tuple[str, ...]) -> list[tuple[str | None, Locate]]:
+    """Compile paths; one of a key of the entry, which is most frequent, is that key, too."""
+    keys = [(plain_path(path) or ("", ()))[1] if ":" not in path else () for path in paths]
+    return [(one[0] if len(one) == 1 else None, compile_path(path)) for one, path in zip(keys, paths, strict=True)]
+
+
+def _is_date(timestamp_ms: int | None) -> TypeGuard[int]:
+    return timestamp_ms is not None and 0 <= timestamp_ms < LATEST_US // 1000
+
+
+def as_name(value: Any) -> str | None:
+    """Read a value as a user or an id: a string, or an integer as decimal text; nothing else is one.
+
+    An integer is one however it is written: 42, 42.0 and 4.2e1, as far as every double is exact.
+    """
+    if type(value) is str:
+        return value
+    if type(value) is float:
+        return str(int(value)) if value.is_integer() and abs(value) <= _EXACT_MAX else None
+    if type(value) is msgspec.Raw:  # a number kept as text: an integer of more digits than Python takes
+        text = bytes(value).decode()
+        return text if text.lstrip("-").isdigit() else None
+    return str(value) if type(value) is int else None
+
+
+def _date_and_hour_in(zone: tzinfo) -> tuple[int, Callable[[int], tuple[str, int]]]:
+    """Return a span in microseconds that never crosses an hour of a zone, and a function: its number -> date, hour."""
+    unit_s = 3600 if zone is UTC or str(zone) == "UTC" else 1
+
+    @lru_cache(maxsize=10_000)
+    def date_and_hour(number: int) -> tuple[str, int]:
+        moment = datetime.fromtimestamp(number * unit_s, tz=zone)
+        return moment.date().isoformat(), moment.hour
+
+    return unit_s * 1_000_000, date_and_hour

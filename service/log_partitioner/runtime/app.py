@@ -1,0 +1,340 @@
+"""The composition root: settings -> a worker put together; the only file that imports both adapters and runtime."""
+
+from __future__ import annotations
+
+import gc
+import secrets
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from itertools import count
+from pathlib import Path
+from threading import Thread
+
+import structlog
+
+from log_partitioner.adapters import logs
+from log_partitioner.adapters.clock import SystemClock
+from log_partitioner.adapters.health import Health, HealthServer
+from log_partitioner.adapters.journal import DiskJournal
+from log_partitioner.adapters.kafka_committer import KafkaCommitter
+from log_partitioner.adapters.kafka_consumer import KafkaConsumer
+from log_partitioner.adapters.kafka_flush_records import KafkaFlushRecords
+from log_partitioner.adapters.kafka_log import Brokers
+from log_partitioner.adapters.kafka_options import consumer_options, producer_options
+from log_partitioner.adapters.kafka_topics import KafkaTopics
+from log_partitioner.adapters.metrics import PrometheusMetrics
+from log_partitioner.adapters.object_store import S3Store
+from log_partitioner.adapters.preflight import Ask, Preflight, ask_once
+from log_partitioner.adapters.spool import DiskSpool
+from log_partitioner.batch.fast_lane import LaneRules
+from log_partitioner.config.rules import (
+    is_fast,
+    json_decoder,
+    key_rules,
+    lane_rules,
+    record_decoder,
+    schema_bounds,
+    sender,
+)
+from log_partitioner.config.settings import Settings
+from log_partitioner.control.deadline import Deadline
+from log_partitioner.control.flush_history import OurGroup
+from log_partitioner.control.flush_policy import FlushBounds
+from log_partitioner.errors import LeavingError, SpoolError, StopError
+from log_partitioner.formats.log_events import WorkerLeft, WorkerStarted, WorkerStopped, tell
+from log_partitioner.formats.object_key import key_safe
+from log_partitioner.input.json_text import JsonDecoder
+from log_partitioner.live import LiveJudge
+from log_partitioner.outside import asks_of_kafka, asks_of_store, misfit_of
+from log_partitioner.partitioning.chain import root_of
+from log_partitioner.partitioning.partitioner import Partitioner
+from log_partitioner.patience import LEAVE_S_MAX, Patience, end_process_after
+from log_partitioner.runtime.first_look import LookRules
+from log_partitioner.runtime.participation import Participation
+from log_partitioner.runtime.positions import StartRules
+from log_partitioner.runtime.recorder import RecorderRules
+from log_partitioner.runtime.stop import StopFlag
+from log_partitioner.runtime.uploader import Uploader
+from log_partitioner.runtime.worker import Ports, Worker, WorkerRules
+from log_partitioner.version import product_version
+
+ESTIMATE_SHARE = 0.7  # of the time for uploads, or of what a revoke leaves of it
+FIXED_SHARE = 0.5  # of memory, for rows and PartitionKeys; the rest is for entries, which can leave it
+SPOOL_SHARE = 0.6  # of the spool: rows that left memory, and the objects that they become
+_ALLOCATIONS = 100_000  # between two looks for cycles
+_LOOK_S = 1.0  # between two looks at whether we are a member
+_ANSWER_S = 10.0
+_LEAVE_ASKING_S = 2.0  # for the last question to end
+_LOOK_AGAIN_S = 30.0  # between two questions whether what failed last is mended
+
+
+def run(settings: Settings) -> None:
+    """Run a worker until SIGTERM or SIGINT; blocks.
+
+    Raises:
+        StopError: the worker cannot go on.
+    """
+    boot = secrets.token_hex(4)
+    logs.configure(level=settings.log.level, style=settings.log.format, worker=settings.worker, boot=boot)
+    stop = StopFlag()
+    stop.install()
+    with ExitStack() as cleanup:
+        try:
+            Process(settings, boot, stop, cleanup).run()
+        except LeavingError as error:
+            tell(structlog.get_logger("worker").info, WorkerLeft(message=str(error)))
+
+
+class Process:
+    """The process around one worker: adapters, probes, metrics, logs."""
+
+    def __init__(self, settings: Settings, boot: str, stop: StopFlag, cleanup: ExitStack) -> None:
+        self._settings = settings
+        self._boot = boot
+        self._stop = stop
+        self._log = structlog.get_logger("worker")
+        self.clock = SystemClock()
+        self.metrics = PrometheusMetrics()
+        self._brokers = Brokers(self.clock.now_s)
+        self._patience = Patience(lambda: stop.requested)
+        self.health = Health(self.clock, live_max_s=settings.flush.live_max_s, trouble=self._trouble)
+        self._preflight = Preflight(
+            patience=self._patience,
+            budget_s=2 * settings.flush.transaction_timeout_s,
+            beat=self.health.beat,
+            now_s=self.clock.now_s,
+        )
+        server = HealthServer(settings.http.host, settings.http.port, health=self.health, exposition=self._exposition)
+        self.http_port = server.port
+        self._started_at_ms = self.clock.wall_ms()
+        self._participation = Participation(without_max_s=settings.flush.no_membership_max_s, now_s=self.clock.now_s())
+        self._look_at_s = self._look_again_at_s = 0.0
+        self._asking: Thread | None = None
+        self._misfit = ""
+        self._discarded = 0.0
+        self._json = json_decoder(settings)
+        self.worker = self._assemble(cleanup)
+        server.start()
+        cleanup.callback(server.close)
+
+    def run(self) -> None:
+        """Work; on return everything is committed or discarded, and the group is left."""
+        kafka = self._settings.kafka
+        started = WorkerStarted(
+            group=kafka.group_id,
+            protocol=kafka.group_protocol,
+            topics=list(kafka.source_topics),
+            bucket=self._settings.s3.bucket,
+            http_port=self.http_port,
+            version=product_version(),
+            fast_lane=lane if isinstance(lane := lane_rules(self._settings), str) else "on",
+        )
+        tell(self._log.info, started)
+        # Records come by the thousand and are in no cycle: looking at them again and again took 8 % of the CPU.
+        gc.freeze()
+        gc.set_threshold(_ALLOCATIONS, 20, 50)
+        self.metrics.set("info", 1, worker=self._settings.worker, boot=self._boot, version=product_version())
+        try:
+            self.worker.run()
+        finally:
+            self.health.is_draining = True
+            with end_process_after(LEAVE_S_MAX):
+                self.worker.leave()
+                if self._asking is not None:
+                    self._asking.join(_LEAVE_ASKING_S)  # as in `_require_outside`
+        tell(self._log.info, WorkerStopped(phase=self.worker.controller.state.phase.value))
+
+    def _assemble(self, cleanup: ExitStack) -> Worker:
+        settings = self._settings
+        directory = Path(settings.spool.directory)
+        spool = DiskSpool(directory / key_safe(settings.worker), bytes_max=settings.spool.bytes_max)
+        try:
+            spool.prepare()
+        except SpoolError as error:
+            raise StopError(f"no spool in spool.directory: {error}") from error
+        cleanup.callback(spool.close)
+        self._store = store = S3Store(settings.s3, answer_s=settings.flush.store_answer_s)
+        uploader = Uploader(store, threads=settings.s3.upload_threads, trouble=lambda: store.trouble)
+        cleanup.callback(uploader.close)
+        self._committer = committer = self._connect()
+        cleanup.callback(committer.close)
+        journal = DiskJournal(directory / f"{key_safe(settings.worker)}.journal")
+        cleanup.callback(journal.close)
+        kafka = settings.kafka
+        reading = consumer_options(settings, worker=settings.worker)
+        group = OurGroup(kafka.group_id, alone_on=kafka.source_topics, accepted=kafka.accept_groups)
+        ports = Ports(
+            consumer=self._consumer,
+            committer=committer,
+            flush_records=KafkaFlushRecords(reading, kafka.flushes_topic, group=group, patience=self._patience),
+            uploads=uploader,
+            spool=spool,
+            journal=journal,
+            clock=self.clock,
+            metrics=self.metrics,
+            stop=self._stop,
+            judge=LiveJudge(settings, store, lambda wait: KafkaTopics(reading, wait=wait, log_as="reread")),
+            require_outside=self._require_outside,
+        )
+        rules = _rules(settings, self._json)
+        own = sender(settings, worker=settings.worker, boot=self._boot)
+        return Worker(ports, rules, sender=own, new_batch_id=batch_ids(self._boot), beat=self._beat)
+
+    def _require_outside(self) -> None:
+        """Wait until store and Kafka meet all needs; the committer reports brokers that do not answer."""
+        self._committer.prepare()
+        self._preflight.require(self._asks())
+        # Not beside the loop: a client that still reads when the interpreter ends takes the process with it.
+        self._misfit = self._patience.ask(lambda: misfit_of(self._settings))
+        if self._misfit:
+            self._log.warning("outside_doubted", message=self._misfit, times=1)
+
+    def _asks(self) -> list[Ask]:
+        return [*asks_of_store(self._settings, self._store), *asks_of_kafka(self._settings)]
+
+    def _trouble(self) -> str | None:
+        """Describe the trouble outside, for the probes."""
+        trouble = self._preflight.unmet or self._store.trouble or self._committer.trouble
+        return trouble or self._kept_out() or (None if self.worker.first_batch.has_fit else self._misfit) or None
+
+    def _look_again(self) -> None:
+        """Ask whether the last failure is over: a worker without anything to flush would not find out by itself."""
+        is_asking = self._asking is not None and self._asking.is_alive()
+        if is_asking or not (self._store.trouble or self._committer.trouble):
+            return
+        trouble = self._committer.trouble
+
+        def ask() -> None:
+            is_missing = any([answer.is_missing for answer in ask_once(self._asks())])  # noqa: C419 - ask for all
+            is_idle = self.worker.recorder.opening is None and self._committer.trouble is trouble
+            if not is_missing and is_idle:
+                self._committer.trouble = None
+
+        self._asking = Thread(target=ask, name="look-again", daemon=True)
+        self._asking.start()
+
+    def _connect(self) -> KafkaCommitter:
+        """Make the consumer and the committer."""
+        settings = self._settings
+        self._consumer = KafkaConsumer(
+            consumer_options(settings, worker=settings.worker),
+            settings.kafka.source_topics,
+            brokers=self._brokers,
+            patience=self._patience,
+        )
+        options = producer_options(settings, worker=settings.worker, transactional_id=settings.transactional_id)
+        # init_transactions waits for the broker to end what an earlier producer left open (KAFKA_FACTS T7).
+        return KafkaCommitter(
+            options,
+            init_budget_s=2 * settings.flush.transaction_timeout_s,
+            clock=self.clock,
+            brokers=self._brokers,
+            patience=self._patience,
+            patience_of_flush=Patience(lambda: self._stop.abandoned),
+        )
+
+    def _beat(self) -> None:
+        """Tell the probes that the loop has turned, and whether we are a member or stop; counts rounded numbers."""
+        self.health.beat()
+        if (now_s := self.clock.now_s()) >= self._look_at_s:
+            self._look_at_s = now_s + _LOOK_S
+            self._look(now_s)
+            if (discarded := self.metrics.value("batches_discarded")) != self._discarded:
+                self._discarded = discarded
+                gc.collect()  # a failed upload leaves its body in a cycle
+            if self.worker.recorder.opening is None and now_s >= self._look_again_at_s:
+                self._look_again_at_s = now_s + _LOOK_AGAIN_S
+                self._look_again()
+        self.health.is_draining = self._stop.requested
+        verification = self.worker.verification
+        if verification is not None and verification.differences and self._settings.verify.on_difference != "report":
+            self.health.difference = verification.story()
+        if self._json.rounded:
+            self.metrics.add("inexact_numbers", self._json.rounded)
+            self._json.rounded = 0
+
+    def _look(self, now_s: float) -> None:
+        """Check that we take part in the group; waits for a full group.
+
+        Raises:
+            SourceError: we have been out of it for too long.
+        """
+        is_member = self._consumer.membership().is_proof
+        self.health.is_member = self._consumer.is_answered
+        self.health.is_proven = not self.worker.controller.unplaced
+        if is_member:
+            self._brokers.joined()
+        hindrance, refusal = self._kept_out(), self._brokers.refusal()
+        if hindrance is None and not is_member:
+            hindrance = "the group has not answered"
+        elif refusal is not None and refusal.is_full:
+            hindrance = None
+        if is_member and hindrance is not None and self._participation.is_over(now_s):  # where no record comes, ask
+            deadline = Deadline.after(_ANSWER_S, self.clock.now_s)
+            if self._consumer.topic_ids(self._settings.kafka.source_topics, deadline=deadline):
+                self._brokers.answered()
+                hindrance = None
+        self._participation.look(now_s, hindrance)
+
+    def _kept_out(self) -> str | None:
+        """Name the reason that keeps us from the brokers, or out of the group."""
+        refusal = self._brokers.refusal()
+        return self._brokers.trouble() or (None if refusal is None else refusal.text)
+
+    def _exposition(self) -> bytes:
+        committed_at_s = self.metrics.value("last_commit_timestamp_seconds") or self._started_at_ms / 1000
+        self.metrics.set("seconds_since_commit", max(0.0, self.clock.wall_ms() / 1000 - committed_at_s))
+        return self.metrics.exposition()
+
+
+def batch_ids(boot: str) -> Callable[[], str]:
+    """Make unique, sortable batch ids: time, boot (random), number."""
+    numbers = count(1)
+    return lambda: f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{boot}-{next(numbers)}"
+
+
+def _rules(settings: Settings, decoder: JsonDecoder) -> WorkerRules:
+    kafka = settings.kafka
+    return WorkerRules(
+        recorder=recorder_rules(settings, decoder),
+        settings=settings,
+        start=StartRules(kafka.group_id, kafka.start_at, kafka.accept_unknown_history, kafka.source_topics),
+        bounds=_flush_bounds(settings),
+    )
+
+
+def recorder_rules(settings: Settings, decoder: JsonDecoder) -> RecorderRules:
+    """Turn settings into the rules of recording."""
+    header, lane = settings.input.chain_header, lane_rules(settings)
+    return RecorderRules(
+        decoder=record_decoder(settings, decoder),
+        partitioner=Partitioner(key_rules(settings)),
+        bounds=schema_bounds(settings),
+        memory_bytes_max=settings.spool.memory_bytes_max,
+        root_of=lambda record: root_of(record, header) if record.headers else None,
+        fast_lane=lane if isinstance(lane, LaneRules) else None,
+        is_fast=is_fast(settings),
+        look=_look_rules(settings),
+    )
+
+
+def _look_rules(settings: Settings) -> LookRules:
+    """Turn settings into the rules of the first look at whether they fit the source."""
+    told = {"user.paths": settings.user.paths, "time.paths": settings.time.paths}
+    if settings.input.entries_field is not None:
+        told["input.entries_field"] = (settings.input.entries_field,)
+    decoder = record_decoder(settings, json_decoder(settings))
+    return LookRules(settings.kafka.source_topics, told, decoder, settings.dead_letters.share_max)
+
+
+def _flush_bounds(settings: Settings) -> FlushBounds:
+    flush, spool = settings.flush, settings.spool
+    return FlushBounds(
+        interval_s=flush.interval_s,
+        bytes_max=flush.bytes_max,
+        entries_max=flush.entries_max,
+        fixed_bytes_max=round(FIXED_SHARE * spool.memory_bytes_max),
+        spool_bytes_max=round(SPOOL_SHARE * spool.bytes_max),
+        estimate_max_s=ESTIMATE_SHARE * min(flush.upload_deadline_s, flush.revoke_budget_s - flush.commit_budget_s),
+    )

@@ -1,0 +1,388 @@
+"""The control plane: rebalance callbacks, flushes, back-off and seeks, each from top to bottom as it happens.
+
+Runs on the loop thread. Rebalance callbacks come from inside `Consumer.consume`: they flush, own and release, but
+neither ask nor seek. The state notes the TopicPartitions to seek, and the loop seeks them before the next poll; records
+that `consume` had taken before the callback are refused until then, and read again (DESIGN 4.3: data was lost there
+once).
+
+A record is taken only if its TopicPartition is owned and not to be sought.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import structlog
+
+from log_partitioner.batch.batch import ClosedBatch, Opening, cost_of
+from log_partitioner.boundary import Clock, Membership
+from log_partitioner.config.flush_settings import FlushSettings
+from log_partitioner.control.deadline import Deadline
+from log_partitioner.control.flush_policy import FlushReason, Size
+from log_partitioner.control.state import FAILURES_MAX, FAILURES_WINDOW_S, Phase, WorkerState
+from log_partitioner.errors import (
+    CommitUnknownError,
+    DiscardError,
+    FencedError,
+    SpoolError,
+    StopError,
+    TooManyFailuresError,
+)
+from log_partitioner.formats import log_events
+from log_partitioner.formats.log_events import tell
+from log_partitioner.formats.model import TopicPartition
+from log_partitioner.privacy import describe
+from log_partitioner.runtime.flush_report import FlushReport
+from log_partitioner.runtime.flusher import Flusher, FlushSummary
+from log_partitioner.runtime.ports import Committer, Consumer, Metrics
+from log_partitioner.runtime.positions import Positions
+from log_partitioner.runtime.recorder import Recorder
+from log_partitioner.runtime.verification import Verification
+
+STORY_CHARS_MAX = 300
+STORY_MAX = 50  # changes of the state that are told when the worker ends by a fault
+
+
+class Controller:
+    """Owns the worker's state. Callbacks never raise: they keep an exception in `error`."""
+
+    def __init__(
+        self,
+        *,
+        rules: FlushSettings,
+        recorder: Recorder,
+        flusher: Flusher,
+        consumer: Consumer,
+        committer: Committer,
+        positions: Positions,
+        clock: Clock,
+        metrics: Metrics,
+        new_batch_id: Callable[[], str],
+        verification: Verification | None = None,
+    ) -> None:
+        self.state = WorkerState()
+        self.error: BaseException | None = None
+        self.story: deque[str] = deque(maxlen=STORY_MAX)
+        self._rules = rules
+        self._recorder = recorder
+        self._flusher = flusher
+        self._consumer = consumer
+        self._committer = committer
+        self._positions = positions
+        self._clock = clock
+        self._metrics = metrics
+        self._new_batch_id = new_batch_id
+        self._verification = verification
+        self._asked_in = 0
+        self._closed: ClosedBatch | None = None
+        self._deadline = Deadline.after(rules.poll_budget_s, clock.now_s)
+        self._is_late = False
+        self._log = structlog.get_logger("controller")
+        self._told = FlushReport(self._log, metrics, clock.now_s)
+
+    # Callbacks: from inside Consumer.consume and Consumer.close.
+
+    def on_assigned(self, tps: frozenset[TopicPartition]) -> None:
+        """Own these; flush first if a batch is open, because a batch never spans generations."""
+        with self._in_callback():
+            if self.state.end is None:
+                self._flush_open(FlushReason.ASSIGNED)
+                self._own(tps)
+
+    def on_revoked(self, tps: frozenset[TopicPartition]) -> None:
+        """Flush, then release; blocks the rebalance within the revoke budget (W5).
+
+        A batch mixes TopicPartitions, so that the whole open batch is committed together.
+        """
+        if unknown := tps - self.state.owned:
+            tell(self._log.warning, log_events.RevokedUnknown(_names(unknown)))
+        with self._in_callback():
+            self._flush_open(FlushReason.REVOKED)
+            self._release(tps & self.state.owned, is_lost=False)
+        self._require_nothing_of(tps, "W5")
+
+    def on_lost(self, tps: frozenset[TopicPartition]) -> None:
+        """Discard, then release; lost records never commit (W6), and the rest of the batch is read again."""
+        tell(self._log.warning, log_events.PartitionsLost(_names(tps), generation=self.state.generation))
+        self._metrics.add("rebalances", kind="lost")
+        with self._in_callback():
+            if self.state.end is None:
+                self._become(self.state.seeking())
+                self._discard("Lost")
+            self._release(tps & self.state.owned, is_lost=True)
+        self._require_nothing_of(tps, "W6")
+
+    @contextmanager
+    def _in_callback(self) -> Iterator[None]:
+        self._deadline = Deadline.after(self._rules.poll_budget_s, self._clock.now_s)
+        try:
+            yield
+        except BaseException as error:  # noqa: BLE001 - raised again by the loop: KAFKA_FACTS F4
+            self.error = self.error or error
+
+    def _require_nothing_of(self, tps: frozenset[TopicPartition], rule: str) -> None:
+        is_left = self._recorder.opening is not None or self._closed is not None or tps & self.state.owned
+        if is_left and self.error is None:
+            self.error = AssertionError(f"{rule}: a callback leaves something of {_names(tps)} behind")
+
+    # From the loop.
+
+    @property
+    def deadline(self) -> Deadline:
+        """The deadline of everything between two polls."""
+        return self._deadline
+
+    @property
+    def unplaced(self) -> frozenset[TopicPartition]:
+        """TopicPartitions that are owned and have no next offset yet, because nobody has answered."""
+        return self.state.owned - self._recorder.positions.keys()
+
+    def begin(self) -> None:
+        """Make a producer ready before committed offsets are read; that ends an earlier process's open transaction."""
+        self._committer.prepare()
+
+    def prepare(self) -> bool:
+        """Make the next flush's producer ready, outside any callback, within the time left until the next poll.
+
+        Its init ends a transaction that the last flush may have left open; otherwise committed offsets would not be
+        stable.
+
+        Returns whether it is ready: if the process was stopped, there may be no time left to ask.
+
+        Raises:
+            DiscardError: it is not ready yet: poll, and ask again.
+            StopError: it is refused.
+        """
+        if not self._committer.is_ready and not self._deadline.has_passed():
+            self._committer.prepare(deadline=self._deadline)
+        return self._committer.is_ready
+
+    def open_batch(self) -> bool:
+        """Open a batch before its first record; it carries the generation and the member id of now.
+
+        A broker lets a member commit offsets that it does not own; only member id and generation tell that it was away.
+        With the classic protocol a member that was put out comes back under another id. With KIP-848 it comes back
+        under its own, with a later epoch, which moves without a callback at other times too. That the client library
+        does not join again before it has called `on_lost` is its order of events, not ours (ADR 4). So there a batch is
+        committed with the epoch that it was opened in, never with a later one: a broker refuses it if the member was
+        away meanwhile (KAFKA_FACTS R12). And it is opened only in the epoch in which all next offsets were asked for.
+
+        Returns False if the epoch has moved, the disk refuses, or no other flush would end before the next poll; then
+        the records handed over are read again.
+        """
+        membership = self._consumer.membership()
+        if self._is_late or self._has_moved(membership):
+            self._become(self.state.seeking())
+            return False
+        opening = Opening(
+            batch_id=self._new_batch_id(),
+            generation=self.state.generation,
+            membership=membership,
+            opened_at_s=self._clock.now_s(),
+            opened_at_ms=self._clock.wall_ms(),
+        )
+        try:
+            self._recorder.open(opening)
+        except SpoolError as error:
+            self._log.warning("recording_refused", message=str(error))
+            self._discard("RecordingFailed")
+            self._back_off(self._clock.now_s())
+            return False
+        return True
+
+    def _has_moved(self, membership: Membership) -> bool:
+        return membership.outlives_fencing and membership.generation != self._asked_in
+
+    def flush_due(self, reason: FlushReason) -> None:
+        """Flush the open batch.
+
+        Raises:
+            StopError: the batch may hold records of two topics of one name, or the store refuses us.
+        """
+        self._positions.watch(deadline=self._deadline)
+        if self.state.end is None:
+            self._flush(reason)
+
+    def stop(self) -> None:
+        """Flush the open batch and leave."""
+        self._flush_open(FlushReason.STOPPING)
+        self._become(self.state.ended(Phase.STOPPED))
+
+    def fail(self) -> None:
+        """Commit nothing any more; partitions revoked by closing the consumer are only released."""
+        if self.state.end is None:
+            self._become(self.state.ended(Phase.FAILED))
+            self._discard("Failed")
+
+    def tick(self) -> None:
+        """End a pause whose time has come."""
+        until_s = self.state.paused_until_s
+        if self.state.end is None and until_s is not None and self._clock.now_s() >= until_s:
+            self._become(self.state.resumed())
+            tell(self._log.info, log_events.Resumed())
+            self._consumer.resume()
+            self._metrics.set("paused", 0)
+
+    def position(self) -> None:
+        """Ask for the next offset of every TopicPartition to seek, and seek it; before each poll, outside callbacks.
+
+        `prepare` has settled the last transaction before: no transaction of ours is open while committed offsets are
+        asked for. If it is not settled, or the answer is missing or wrong, TopicPartitions stay to be sought until the
+        next turn.
+
+        Raises:
+            StopError: see `Positions.find`.
+        """
+        membership = self._consumer.membership()
+        if self._has_moved(membership) and self._recorder.opening is None:
+            self._become(self.state.seeking())
+        tps = self.state.to_seek
+        if not tps or not self._committer.is_ready:
+            return
+        own = self._recorder.positions
+        known = {tp: own[tp].first_offset if tp in own else None for tp in sorted(tps)}
+        try:
+            self._require_time()
+            found = self._positions.find(known, deadline=self._deadline)
+        except DiscardError as error:
+            self._told.not_positioned(error)
+            return
+        starts = {str(tp): log_events.Start(one.committed.offset, one.source, known[tp]) for tp, one in found.items()}
+        tell(self._log.info, log_events.Positioned(membership.generation, starts))
+        for tp, one in found.items():
+            self._consumer.seek(tp, one.committed, deadline=self._deadline)
+            self._recorder.place(tp, one.committed, is_new=one.source == "policy")
+        self._metrics.add("rewinds", sum(first is not None for first in known.values()))
+        if tps == self.state.owned:
+            self._asked_in = membership.generation
+        self._become(self.state.sought(tps))
+
+    def _require_time(self) -> None:
+        """Poll first if the process was stopped meanwhile: the group may have put it out."""
+        if self._deadline.remaining_s() < self._rules.settle_s / 2:
+            raise DiscardError("too little time before the next poll")
+
+    def _become(self, state: WorkerState) -> None:
+        before, self.state = self.state, state
+        if change := state.change_of(before):
+            self.story.append(change[:STORY_CHARS_MAX])
+
+    # Flushes.
+
+    def _before_settling(self) -> Deadline:
+        """Return the time by which a flush has to end for its outcome to be settled within the poll."""
+        return Deadline(self._deadline.at_s - self._rules.settle_s, self._deadline.now_s)
+
+    def _flush_open(self, reason: FlushReason) -> None:
+        if self._recorder.has_progress and self.state.end is None:
+            self._flush(reason)
+
+    def _flush(self, reason: FlushReason) -> None:
+        """Flush the open batch: then it is committed, or it is discarded and all that is owned is to be sought."""
+        held_up = reason in (FlushReason.REVOKED, FlushReason.ASSIGNED, FlushReason.STOPPING)
+        budget_s = self._rules.revoke_budget_s if held_up else self._rules.budget_s
+        left = self._before_settling()
+        self._closed = batch = self._recorder.close()
+        generation, offsets = batch.opening.generation, batch.named_spans()
+        tell(self._log.info, log_events.FlushStarted(batch.batch_id, reason.value, generation, offsets))
+        try:
+            summary = self._flusher.flush(batch, reason, deadline=left.at_most(budget_s))
+        except DiscardError as error:
+            self._discarded(batch, error, reason)
+        except Exception as error:  # it ends the process: nobody else says what became of this flush
+            self._told.discarded(batch, error, reason, generation=self.state.generation)
+            raise
+        else:
+            self._committed(batch, summary, reason)
+            if self._verification is not None:
+                self._verification.committed(summary.sent)
+                if reason not in (FlushReason.REVOKED, FlushReason.ASSIGNED):
+                    self._verification.look(left)
+        self._is_late = left.remaining_s() < self._rules.budget_s
+
+    def _committed(self, batch: ClosedBatch, summary: FlushSummary, reason: FlushReason) -> None:
+        self._told.committed(batch, summary, reason, generation=self.state.generation)
+        self._closed, now_ms = None, self._clock.wall_ms()
+        self._metrics.set("last_commit_timestamp_seconds", now_ms / 1000)
+        self._recorder.committed(batch, now_ms=now_ms)
+        self._positions.flushed_topics.update(tp.topic for tp, (first, end) in batch.spans.items() if end > first)
+        self._become(self.state.committed(Size(self._rules.bytes_max, self._rules.entries_max)))
+
+    def _discarded(self, batch: ClosedBatch, error: DiscardError, reason: FlushReason) -> None:
+        self._told.discarded(batch, error, reason, generation=self.state.generation)
+        counts, at_s = isinstance(error, CommitUnknownError | FencedError), self._clock.now_s()
+        if isinstance(error, CommitUnknownError):
+            self._positions.forget(batch.progress)
+        self._become(self.state.discarded(batch.size, at_s, counts_as_failure=counts))
+        self._discard("FlushDiscarded")
+        if self.state.has_failed_too_often:
+            self._become(self.state.ended(Phase.FAILED))
+            raise TooManyFailuresError(f"{FAILURES_MAX} failures in {FAILURES_WINDOW_S:.0f} s")
+        if reason is not FlushReason.STOPPING:
+            self._back_off(at_s)
+
+    def _back_off(self, at_s: float) -> None:
+        self._become(state := self.state.backed_off(at_s, self._rules.backoff_max_s))
+        assert state.paused_until_s is not None
+        tell(self._log.info, log_events.Paused(seconds=round(state.paused_until_s - at_s, 3)))
+        self._consumer.pause()
+        self._metrics.set("paused", 1)
+
+    def _discard(self, cause: str) -> None:
+        """Drop the closed batch, or the open one; `position` lets its records be read again if they are still owned."""
+        closed, opening, self._closed = self._closed, self._recorder.opening, None
+        if closed is not None or opening is not None:
+            self._metrics.add("batches_discarded")
+        cost = cost_of(self._recorder.discard(closed))
+        if opening is not None:  # no flush has said so
+            self._told.dropped(opening, cause=cause, cost=cost)
+
+    # Owning and releasing.
+
+    def _own(self, tps: frozenset[TopicPartition]) -> None:
+        self._become(self.state.owning(tps))
+        if tps:
+            member = self._consumer.membership()
+            assigned = log_events.PartitionsAssigned(
+                generation=self.state.generation,
+                member=member.member_id,
+                member_generation=member.generation,
+                owned=len(self.state.owned),
+                topic_partitions=_names(tps),
+            )
+            tell(self._log.info, assigned)
+            self._metrics.add("rebalances", kind="assigned")
+
+    def _release(self, tps: frozenset[TopicPartition], *, is_lost: bool) -> None:
+        self._become(self.state.releasing(tps))
+        for tp in tps:
+            self._recorder.disown(tp)
+            for name in ("lag_records", "committed_offset"):
+                self._metrics.forget(name, topic=tp.topic, partition=str(tp.partition))
+        self._positions.forget(tps)
+        if tps and not is_lost:
+            tell(self._log.info, log_events.PartitionsRevoked(_names(tps), generation=self.state.generation))
+            self._metrics.add("rebalances", kind="revoked")
+
+    def consume_returned(self) -> None:
+        """Note that `consume` has returned, and raise the exception that a callback kept.
+
+        Raises:
+            StopError: as it was, or wrapped around an unexpected exception.
+        """
+        self._deadline = Deadline.after(self._rules.poll_budget_s, self._clock.now_s)
+        self._is_late = False
+        error, self.error = self.error, None
+        if isinstance(error, StopError):
+            raise error
+        if error is not None:
+            raise StopError(f"a rebalance callback failed: {describe(error)}") from error
+        if self._verification is not None:  # what was flushed inside a callback, which others wait for
+            self._verification.look(self._before_settling())
+            self._is_late = self._before_settling().remaining_s() < self._rules.budget_s
+
+
+def _names(tps: frozenset[TopicPartition]) -> list[str]:
+    return [str(tp) for tp in sorted(tps)]

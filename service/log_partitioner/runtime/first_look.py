@@ -1,0 +1,207 @@
+"""Judges once whether the settings fit the source, by the first entries and the first batch (DESIGN 3.9).
+
+A path that matches nothing makes every entry a dead letter, or files it under Kafka's time, and nothing fails. Logs
+names of fields here, never values.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from log_partitioner.batch.batch import ClosedBatch
+from log_partitioner.batch.fast_lane import TakenRun
+from log_partitioner.boundary import Poll
+from log_partitioner.errors import PathsError
+from log_partitioner.formats.model import SourceRecord
+from log_partitioner.input.decode import Decoded, RecordDecoder
+
+ENTRIES = 1000  # of a source topic that are looked at in a process
+FEW = 10  # entries of which nothing is said yet,
+TOO_FEW_TO_STOP = 100  # and of which a first batch is committed, whatever they are
+SAMPLES = 20
+FIELDS_MAX, FIELD_CHARS_MAX = 40, 60
+_PLAIN = re.compile(r"@?[A-Za-z_][\w.-]*")  # another name may be that of a user: a map that is keyed by user
+
+
+class LookRules(NamedTuple):
+    """The source topics; the `settings` with paths, by name; the decoder of a sample.
+
+    If the share of dead entries in a first batch is `share_max` or more, it is not committed; 1 commits it.
+    """
+
+    topics: tuple[str, ...] = ()
+    settings: Mapping[str, Sequence[str]] = {}
+    decoder: RecordDecoder | None = None
+    share_max: float = 1.0
+
+
+class Doubt(NamedTuple):
+    """The report on a topic that the settings do not seem to fit; `settings` are those with paths."""
+
+    topic: str
+    entries: int
+    dead_letters: int
+    record_timestamps: int
+    envelopes: int
+    settings: Mapping[str, Sequence[str]]
+    fields: list[str]
+    advice: str
+
+
+class _Look:
+    """Counts over the first entries of one topic."""
+
+    def __init__(self) -> None:
+        self.entries = self.dead = self.timestamps = self.samples = self.envelopes = 0
+        self.fields: dict[str, None] = {}
+
+    def sample(self, decoded: Decoded) -> None:
+        if self.samples < SAMPLES and decoded.entries:
+            self.samples += 1
+            self.envelopes += decoded.envelope is not None
+            for _, entry, _ in decoded.entries[:SAMPLES]:
+                self.fields |= dict.fromkeys(list(entry)[:FIELDS_MAX])
+
+
+class FirstLook:
+    """Counts the first entries of each source topic; used by one recorder. Costs nothing once it has seen enough."""
+
+    def __init__(self, rules: LookRules) -> None:
+        self._rules = rules
+        self._decode = None if rules.decoder is None else rules.decoder.decode
+        self._looks = {topic: _Look() for topic in rules.topics}
+        self._doubts: list[Doubt] = []
+        self._poll: Poll | None = None
+        self._topic_of: list[str] = []
+        self._is_here = False
+
+    def doubts(self) -> list[Doubt]:
+        """Return the doubts that have arisen since the last call."""
+        doubts, self._doubts = self._doubts, []
+        return doubts
+
+    def until(self, poll: Poll, first: int, stop: int) -> int:
+        """Return the end of a run of records whose entries are all of one topic, as long as a topic is looked at."""
+        if not self._looks:
+            return stop
+        if poll is not self._poll:
+            self._poll = poll
+            self._topic_of = [tp.topic for tp in poll.tps]
+            self._is_here = any(self._topic_of[tp] in self._looks for tp in set(poll.tp_of))
+        if not self._is_here:
+            return stop
+        topic_of = self._topic_of
+        topic = topic_of[poll.tp_of[first]]
+        return next((at for at in range(first, stop) if topic_of[poll.tp_of[at]] != topic), stop)
+
+    def took(self, poll: Poll, first: int, run: TakenRun) -> None:
+        """Count the entries taken from a place of a poll on, none of which is dead."""
+        look = self._looks.get(run.covered[0].tp.topic) if self._looks and run.covered else None
+        if look is None:
+            return
+        for at in range(first, first + run.records, max(1, run.records // SAMPLES)):
+            if look.samples < SAMPLES and self._decode is not None:
+                look.sample(self._decode(poll.values[at]))
+        self._count(run.covered[0].tp.topic, look, run.entries, 0, run.fallbacks)
+
+    def recorded(self, record: SourceRecord, decoded: Decoded, *, dead: int, timestamps: int) -> None:
+        """Count one record."""
+        look = self._looks.get(record.tp.topic) if self._looks else None
+        if look is not None:
+            look.sample(decoded)
+            entries = len(decoded.entries) + len(decoded.bad)
+            self._count(record.tp.topic, look, entries, dead, timestamps)
+
+    def closed(self) -> None:
+        """Judge by the entries so far when a batch is closed: a quiet topic does not wait for its thousandth entry."""
+        for topic, look in [*self._looks.items()]:
+            if look.entries >= FEW:
+                self._judge(topic, look)
+
+    def _count(self, topic: str, look: _Look, entries: int, dead: int, timestamps: int) -> None:
+        look.entries += entries
+        look.dead += dead
+        look.timestamps += timestamps
+        if look.entries >= ENTRIES:
+            self._judge(topic, look)
+            self._looks.pop(topic, None)
+
+    def _judge(self, topic: str, look: _Look) -> None:
+        field = self._rules.settings.get("input.entries_field")
+        has_no_envelope = bool(field) and look.samples >= FEW and not look.envelopes
+        unread = look.timestamps if self._rules.settings.get("time.paths") else 0  # without a path it is wanted so
+        if 2 * (look.dead + unread) <= look.entries and not has_no_envelope:
+            return
+        del self._looks[topic]
+        self._doubts.append(
+            Doubt(
+                topic,
+                look.entries,
+                look.dead,
+                look.timestamps,
+                look.envelopes,
+                self._rules.settings,
+                list(_shown(look.fields)),
+                f"`log-partitioner try --topic {topic}` shows what the settings make of its newest records",
+            )
+        )
+
+
+class FirstBatch:
+    """Refuses to commit a first batch that is dead: a wrong path must not commit a topic away."""
+
+    def __init__(self, rules: LookRules, flushed_topics: Collection[str]) -> None:
+        self._rules = rules
+        self._flushed_topics = flushed_topics
+        self.has_fit = False
+        """A batch was not almost all dead: whatever a sample said, the settings fit the source."""
+
+    def require_fit(self, batch: ClosedBatch) -> None:
+        """Require that a batch is not almost all dead, unless the group has flushed its topics before.
+
+        Raises:
+            PathsError: it is; nothing of it is committed.
+        """
+        entries = sum(one.entries for one in batch.progress.values())
+        dead = sum(one.dead_letters for one in batch.progress.values())
+        share_max = self._rules.share_max
+        self.has_fit |= entries >= TOO_FEW_TO_STOP and dead < share_max * entries
+        if share_max >= 1 or entries < TOO_FEW_TO_STOP or dead < share_max * entries:
+            return
+        topics = sorted({tp.topic for tp, (first, end) in batch.spans.items() if end > first})
+        if any(topic in self._flushed_topics for topic in topics):
+            return
+        reasons: Counter[str] = Counter()
+        for letter in batch.dead_letters:
+            reasons[letter.reason.value] += letter.entries
+        look = _Look()
+        for letter in batch.dead_letters[:SAMPLES]:
+            if self._rules.decoder is not None and letter.record.unreadable is None:
+                look.sample(self._rules.decoder.decode(letter.record.value))
+        raise PathsError("; ".join(self._sentences(topics, entries, dead, reasons, look)))
+
+    def _sentences(
+        self, topics: list[str], entries: int, dead: int, reasons: Counter[str], look: _Look
+    ) -> Iterator[str]:
+        each = ", ".join(f"{reason} {count}" for reason, count in reasons.most_common())
+        yield f"{dead} of the first {entries} entries of {', '.join(topics)} are dead letters ({each})"
+        yield "nothing was committed, since the group has committed nothing there before"
+        for name, values in self._rules.settings.items():
+            yield f"{name}: {', '.join(values)}"
+        yield f"try settings on a sample: `log-partitioner try --topic {topics[0]}`"
+        yield "to accept these dead letters: dead_letters.share_max = 1 (LOGP_DEAD_LETTERS__SHARE_MAX)"
+        yield f"fields that were seen: {', '.join(_shown(look.fields)) or 'none'}"
+
+
+def _shown(fields: Iterable[str]) -> Iterator[str]:
+    every = list(fields)
+    names = [name for name in every if _PLAIN.fullmatch(name)]
+    for name in names[:FIELDS_MAX]:
+        yield name if len(name) <= FIELD_CHARS_MAX else name[:FIELD_CHARS_MAX] + "..."
+    if len(names) > FIELDS_MAX:
+        yield f"and {len(names) - FIELDS_MAX} more"
+    if len(every) > len(names):
+        yield f"and {len(every) - len(names)} that are no plain names"

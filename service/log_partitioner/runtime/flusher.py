@@ -1,0 +1,370 @@
+"""DATA PLANE 2: closed batch -> objects -> in the store -> references, flush record, dead letters and offsets, at once.
+
+Reads top to bottom in `Flusher.flush`. On return everything of the batch is committed. On a DiscardError nothing is, or
+(CommitUnknownError) the committed offsets tell; the controller decides what follows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from typing import NamedTuple
+
+import structlog
+
+from log_partitioner.avro.schema import RowSchema
+from log_partitioner.avro.schema_types import Scalar
+from log_partitioner.batch.batch import ClosedBatch
+from log_partitioner.batch.fitting import Apart, split_letter, stored_apart, stored_object
+from log_partitioner.batch.messages import (
+    Sender,
+    Uploaded,
+    check_references,
+    dead_letter_message,
+    flush_messages,
+    flush_record_of,
+    inline_bytes,
+    key_of,
+    object_metadata,
+    reference_messages,
+    rows_in,
+)
+from log_partitioner.batch.pack_plan import FEW_PARTS
+from log_partitioner.batch.seal import SealedObject, seal
+from log_partitioner.boundary import Clock, Membership, Message, SentFlush
+from log_partitioner.config.rules import seal_rules
+from log_partitioner.config.settings import Settings
+from log_partitioner.control.deadline import Deadline
+from log_partitioner.control.flush_policy import FlushCost, FlushLoad, FlushReason, FlushWork
+from log_partitioner.errors import CommitAbortedError, DiscardError, MembershipError, UploadError
+from log_partitioner.formats.flush_record import FlushRecord
+from log_partitioner.formats.log_events import CommitRepeated, ObjectsUploaded, tell
+from log_partitioner.formats.model import CommittedOffset, TopicPartition
+from log_partitioner.formats.object_key import schema_key
+from log_partitioner.formats.offset_metadata import SourceTopics
+from log_partitioner.runtime.flush_steps import FlushSteps
+from log_partitioner.runtime.ports import Committer, Metrics, Upload, Uploads
+from log_partitioner.runtime.uploader import bytes_upload, file_upload
+
+KNOWN_SCHEMAS_MAX = 100_000
+KNOWN_SCHEMAS_S = 3600.0  # somebody may delete them, as by a lifecycle rule: then they are written again
+ROUTINE = frozenset({FlushReason.INTERVAL, FlushReason.ASSIGNED, FlushReason.REVOKED, FlushReason.STOPPING})
+ILLEGAL_GENERATION = "ILLEGAL_GENERATION"
+
+
+class FlushSummary(NamedTuple):
+    """Counts of a committed flush; `seconds` per step; `membership` is the one that it was committed as."""
+
+    batch_id: str
+    seq: int
+    objects: int
+    references: int
+    entries: int
+    dead_letters: int
+    records: int
+    object_bytes: int
+    json_fields: int
+    seconds: Mapping[str, float]
+    sent: SentFlush
+    membership: Membership
+
+
+class Flusher:
+    """Makes a closed batch durable, then commits it; used by the loop thread only."""
+
+    def __init__(
+        self,
+        *,
+        settings: Settings,
+        sender: Sender,
+        uploader: Uploads,
+        committer: Committer,
+        membership: Callable[[], Membership],
+        topics: SourceTopics,
+        clock: Clock,
+        metrics: Metrics,
+        abandoned: Callable[[], bool],
+        require_fit: Callable[[ClosedBatch], None],
+    ) -> None:
+        self.cost = FlushCost()
+        self.seal_rules = seal_rules(settings)
+        self._prefix = settings.s3.prefix
+        self._budget, self._schemas = settings.flush, settings.record_schema
+        self._kafka = settings.kafka
+        self._sender = sender
+        self._uploader = uploader
+        self._committer = committer
+        self._membership = membership
+        self._topics = topics
+        self._clock = clock
+        self._metrics = metrics
+        self._abandoned = abandoned
+        self._require_fit = require_fit
+        self._seq = 0
+        self._known_schemas: set[str] = set()
+        self._known_until = Deadline.after(KNOWN_SCHEMAS_S, clock.now_s)
+        self._log = structlog.get_logger("flusher")
+
+    def flush(self, batch: ClosedBatch, reason: FlushReason, *, deadline: Deadline) -> FlushSummary:
+        """Flush a batch within the deadline; blocks the loop thread.
+
+        Raises:
+            DiscardError: see its kinds; the batch is to be discarded.
+            StopError: the store refuses us, or the settings do not fit the source.
+        """
+        self._require_fit(batch)
+        membership = self._membership()  # taken when the batch is closed, not when it is sent (DESIGN 4.4)
+        opened = batch.opening.membership
+        if membership.member_id != opened.member_id:
+            # The race: (1) the batch is opened as member X; (2) while a revoke waits for this flush the broker expels
+            # X, without on_lost (KAFKA_FACTS F6); (3) another member consumes these partitions; (4) we rejoin as Y.
+            # The broker would accept Y's commit of what X read: only the member that opened a batch may commit it.
+            raise MembershipError(f"opened as member {opened.member_id!r}, now {membership.member_id!r}")
+        if opened.outlives_fencing:
+            membership = opened  # see `Controller.open_batch`
+        limit = self._kafka.message_bytes_max
+        letters = (part for letter in batch.dead_letters for part in split_letter(letter, message_bytes_max=limit))
+        batch = batch._replace(dead_letters=tuple(letters))
+        uploads_end = Deadline(deadline.at_s - self._budget.commit_budget_s, deadline.now_s)
+        uploads_end = uploads_end.at_most(self._budget.upload_deadline_s)
+        steps = FlushSteps(self._clock, batch, uploads_end)
+        try:
+            sealed = self._seal(batch, steps, must_pack=_must_pack(batch, reason))
+            uploaded, letter_keys = self._upload(batch, sealed, steps)
+            announced, flush_record = self._announce(batch, uploaded, reason, steps)
+            steps.deadline = deadline.at_most(self._budget.commit_budget_s)
+            messages = partial(self._messages, batch, announced, flush_record, letter_keys)
+            offsets = self._offsets(batch)
+            membership = self._commit(messages, offsets, membership, batch, steps.deadline)
+            steps.done("commit")
+        except DiscardError:
+            self._learn(batch, steps)
+            raise
+        self._learn(batch, steps)
+        entries = sum(progress.entries for progress in batch.progress.values())
+        next_offsets = {tp: one.offset for tp, one in offsets.items()}
+        sent = SentFlush(batch.batch_id, entries, next_offsets, messages)
+        return self._summarise(batch, sealed, sent, steps, membership)
+
+    def estimate_s(self, load: FlushLoad) -> float:
+        """Estimate the seconds of sealing and uploading the open batch now.
+
+        The transaction has a budget of its own; if it needs a larger share of that than the uploads need of theirs,
+        that share of the upload time is the estimate.
+        """
+        letters = load.dead_letters, load.dead_letter_bytes
+        cost = self.cost.estimate(self._work(load.entries, load.row_bytes, load.partition_keys, *letters))
+        announce = cost.announce * self._budget.upload_deadline_s / self._budget.commit_budget_s
+        return max(cost.seal + cost.upload, announce)
+
+    def _work(
+        self, entries: int, row_bytes: int, partition_keys: int, dead_letters: int, letter_bytes: int
+    ) -> FlushWork:
+        layout = self.seal_rules.layout
+        objects = 2 + row_bytes // layout.pack_bytes_max
+        if layout.layout == "file" or (layout.layout == "auto" and partition_keys <= FEW_PARTS):
+            objects = partition_keys
+        return FlushWork(entries, row_bytes, objects, partition_keys + dead_letters + letter_bytes // 1024)
+
+    def _seal(self, batch: ClosedBatch, steps: FlushSteps, *, must_pack: bool) -> list[SealedObject]:
+        """Write all objects to the spool; uploads begin afterwards, or both would wait for each other's turns."""
+        rows, sealed = batch.rows, []
+        sealing = seal(
+            rows, batch.spool, batch.spans, self.seal_rules, batch_id=batch.batch_id, is_one_record=must_pack
+        )
+        for done, finished in sealing:
+            steps.rows_sealed = done
+            if finished is not None:
+                sealed.append(finished)
+            if steps.deadline.has_passed() or self._abandoned():
+                raise UploadError(f"{done} of {len(rows)} rows are sealed in time", object_key="")
+        batch.check(rows_in(sealed))
+        steps.done("seal")
+        return sealed
+
+    def _upload(
+        self, batch: ClosedBatch, sealed: list[SealedObject], steps: FlushSteps
+    ) -> tuple[list[Uploaded], dict[int, str]]:
+        """Upload objects, new schemas and oversized dead letters; wait for all."""
+        new = self._new_schemas(sealed)
+        uploads = [self._object_upload(batch, one) for one in sealed]
+        uploads += [bytes_upload(one.text.encode(), self._schema_key(one), {}, shared=True) for one in new]
+        letters, letter_uploads = self._letter_uploads(batch)
+        uploads += letter_uploads
+        futures, steps.uploads = [], len(uploads)
+        for upload in uploads:
+            futures.append(self._uploader.submit(upload, steps.deadline))
+            futures[-1].add_done_callback(steps.note_stored)
+        stored = self._uploader.await_all(futures, steps.deadline, self._abandoned)
+        self._known_schemas.update(one.fingerprint for one in new)
+        letter_objects = stored[len(sealed) + len(new) :]
+        inline = self._inline(sealed)
+        uploaded = [
+            Uploaded(one, place, self._schema_key(one.schema), one.schema.fingerprint in inline)
+            for one, place in zip(sealed, stored, strict=False)
+        ]
+        assert len(uploaded) == len(sealed), f"W4: {len(uploaded)} of {len(sealed)} objects are acknowledged"
+        steps.done("upload")
+        tell(self._log.info, ObjectsUploaded(batch.batch_id, objects=len(uploaded)))
+        return uploaded, {number: letter_objects[at].key for number, at in letters.items()}
+
+    def _object_upload(self, batch: ClosedBatch, sealed: SealedObject) -> Upload:
+        metadata = object_metadata(sealed, batch_id=batch.batch_id)
+        name = partial(_attempt_key, sealed, self._prefix, batch.batch_id)
+        return file_upload(batch.spool, sealed.file, name, metadata)
+
+    def _new_schemas(self, sealed: Iterable[SealedObject]) -> list[RowSchema]:
+        if self._known_until.has_passed() or len(self._known_schemas) > KNOWN_SCHEMAS_MAX:
+            self._known_schemas.clear()
+            self._known_until = Deadline.after(KNOWN_SCHEMAS_S, self._clock.now_s)
+        schemas = {one.schema.fingerprint: one.schema for one in sealed}
+        return [schema for fingerprint, schema in schemas.items() if fingerprint not in self._known_schemas]
+
+    def _schema_key(self, schema: RowSchema) -> str:
+        return schema_key(self._prefix, schema.fingerprint)
+
+    def _inline(self, sealed: list[SealedObject]) -> set[str]:
+        """Choose the schemas whose texts go into messages: small ones first, as long as all of them fit together."""
+        texts = {one.schema.fingerprint: one.schema.text for one in sealed}
+        sizes = {fingerprint: inline_bytes(text) for fingerprint, text in texts.items()}
+        size = sum(sizes[one.schema.fingerprint] * len(one.groups) for one in sealed)
+        if size > self._schemas.inline_bytes_max:
+            return set()
+        return {fingerprint for fingerprint, length in sizes.items() if length <= self._kafka.inline_text_max}
+
+    def _letter_uploads(self, batch: ClosedBatch) -> tuple[dict[int, int], list[Upload]]:
+        """Make uploads of the parts for which dead letters have no room; returns the number of each letter's upload.
+
+        Dead letters of one record share it.
+        """
+        batch_id, limit = batch.batch_id, self._kafka.message_bytes_max
+        numbers: dict[int, int] = {}
+        known: dict[tuple[int, Apart], int] = {}
+        uploads: list[Upload] = []
+        for number, letter in enumerate(batch.dead_letters):
+            apart = stored_apart(letter, message_bytes_max=limit)
+            if apart is None:
+                continue
+            same = id(letter.record), apart
+            if same not in known:
+                known[same] = len(uploads)
+                key, body = stored_object(letter.record, apart, prefix=self._prefix, batch_id=batch_id, number=number)
+                uploads.append(bytes_upload(body, key, {"lp-batch-id": batch_id}, shared=False))
+            numbers[number] = known[same]
+        return numbers, uploads
+
+    def _announce(
+        self,
+        batch: ClosedBatch,
+        uploaded: list[Uploaded],
+        reason: FlushReason,
+        steps: FlushSteps,
+    ) -> tuple[list[Message], FlushRecord]:
+        """Make the messages of the references topic, and the flush record."""
+        sender, now_ms, batch_id = self._sender, self._clock.wall_ms(), batch.batch_id
+        announced = list(
+            reference_messages(uploaded, sender, batch_id=batch_id, generation=batch.opening.generation, at_ms=now_ms)
+        )
+        check_references((one.sealed for one in uploaded), announced)
+        self._seq += 1
+        flush_record = flush_record_of(
+            batch, sender, (one.sealed for one in uploaded), seq=self._seq, reason=reason, ended_at_ms=now_ms,
+            step_seconds=steps.seconds, topic_ids=self._topics.ids,
+        )  # fmt: skip
+        steps.done("announce")
+        return announced, flush_record
+
+    def _messages(
+        self, batch: ClosedBatch, announced: list[Message], flush_record: FlushRecord, letter_keys: Mapping[int, str]
+    ) -> Iterator[Message]:
+        """Yield all messages; dead letters one by one, or each of them would be in memory twice."""
+        sender, limit, at_ms = self._sender, self._kafka.message_bytes_max, flush_record.ended_at_ms
+        yield from announced
+        yield from flush_messages(flush_record, sender, message_bytes_max=limit, at_ms=at_ms)
+        for number, letter in enumerate(batch.dead_letters):
+            key = letter_keys.get(number)
+            yield dead_letter_message(letter, sender, batch_id=batch.batch_id, object_key=key)
+
+    def _offsets(self, batch: ClosedBatch) -> dict[TopicPartition, CommittedOffset]:
+        """Return the offsets to commit, each with metadata about its topic."""
+        metadata_of = self._topics.metadata_of
+        return {tp: offset._replace(metadata=metadata_of(tp)) for tp, offset in batch.next_offsets().items()}
+
+    def _commit(
+        self,
+        messages: Callable[[], Iterable[Message]],
+        offsets: Mapping[TopicPartition, CommittedOffset],
+        membership: Membership,
+        batch: ClosedBatch,
+        deadline: Deadline,
+    ) -> Membership:
+        """Commit; after ILLEGAL_GENERATION at most once more, over the same objects, if we are still the same member.
+
+        Returns the membership that was used.
+
+        Nothing of ours was revoked or lost in between, because callbacks run inside `consume` only, and the same member
+        id proves that we were never put out. Under KIP-848 it proves nothing, and the commit is not repeated.
+        """
+        try:
+            self._committer.commit(messages(), offsets, membership, deadline=deadline)
+        except CommitAbortedError as error:
+            again, opened = self._membership(), batch.opening.membership
+            is_same = again.member_id == opened.member_id and not opened.outlives_fencing
+            if error.code != ILLEGAL_GENERATION or not is_same or deadline.has_passed():
+                raise
+            tell(
+                self._log.warning, CommitRepeated(batch.batch_id, member_generation=again.generation, cause=str(error))
+            )
+        else:
+            return membership
+        # Not while the first error is handled: the library keeps what is (KAFKA_FACTS L10), with its producer.
+        self._metrics.add("commits_repeated")
+        self._committer.commit(messages(), offsets, again, deadline=deadline)
+        return again
+
+    def _summarise(
+        self,
+        batch: ClosedBatch,
+        sealed: list[SealedObject],
+        sent: SentFlush,
+        steps: FlushSteps,
+        membership: Membership,
+    ) -> FlushSummary:
+        return FlushSummary(
+            batch_id=batch.batch_id,
+            seq=self._seq,
+            objects=len(sealed),
+            references=sum(one.references for one in sealed),
+            entries=sent.entries,
+            dead_letters=sum(progress.dead_letters for progress in batch.progress.values()),
+            records=batch.records,
+            object_bytes=sum(one.file.size for one in sealed),
+            json_fields=sum(_json_fields(one) for one in sealed),
+            seconds=steps.seconds,
+            sent=sent,
+            membership=membership,
+        )
+
+    def _learn(self, batch: ClosedBatch, steps: FlushSteps) -> None:
+        """Learn from a flush, also from a failed one: so much work was done in so many seconds."""
+        rows, letters = batch.rows, batch.dead_letters
+        letter_bytes = sum(letter.memory_bytes for letter in letters)
+        work = self._work(len(rows), rows.text_bytes, len(rows.keys), len(letters), letter_bytes)
+        self.cost = self.cost.after(work, *steps.so_far())
+
+
+def _must_pack(batch: ClosedBatch, reason: FlushReason) -> bool:
+    """Return whether one record alone passed a limit: packed under every layout, it can be flushed."""
+    rows = batch.rows
+    if reason in ROUTINE or not len(rows):
+        return False
+    return (rows.tp_of[0], rows.offsets[0]) == (rows.tp_of[-1], rows.offsets[-1])
+
+
+def _json_fields(sealed: SealedObject) -> int:
+    """Count the top-level fields that are kept as JSON text: types in conflict, or nested too deep."""
+    return sum(1 for child in sealed.entry_type.by_name.values() if child is Scalar.JSON)
+
+
+def _attempt_key(sealed: SealedObject, prefix: str, batch_id: str, attempt: int) -> str:
+    return key_of(sealed, prefix, batch_id=batch_id, attempt=attempt)

@@ -1,0 +1,45 @@
+"""Warns when a source partition stands still because a producer has left a transaction open.
+
+A read_committed consumer gets no further than the first message of a transaction that is open (KAFKA_FACTS T10):
+nothing fails, the lag grows. A live producer may hold one open for a while; a transaction that nobody ends hangs for
+ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import structlog
+
+from log_partitioner.boundary import Clock
+from log_partitioner.formats.model import TopicPartition
+from log_partitioner.runtime.ports import Metrics
+
+TELL_S = 15.0  # the first line; each next one at twice the age of the one before,
+AGAIN_MAX_S = 300.0  # or that much later
+NAMED_MAX = 20
+
+
+class OpenTransactions:
+    """Knows since when each TopicPartition has stood still at the same offset; used by the loop thread."""
+
+    def __init__(self, *, clock: Clock, metrics: Metrics) -> None:
+        self._clock = clock
+        self._metrics = metrics
+        self._since: dict[tuple[TopicPartition, int], float] = {}
+        self._due_s = TELL_S
+        self._log = structlog.get_logger("open_transactions")
+
+    def look(self, held_up: Mapping[TopicPartition, int]) -> None:
+        """Note the TopicPartitions that stand still, and their offsets; publish the longest time, and log it if due."""
+        now_s = self._clock.now_s()
+        self._since = {place: self._since.get(place, now_s) for place in held_up.items()}
+        age_s = now_s - min(self._since.values(), default=now_s)
+        self._metrics.set("open_transaction_seconds", age_s)
+        if age_s < TELL_S:
+            self._due_s = TELL_S
+        elif age_s >= self._due_s:
+            self._due_s = age_s + min(AGAIN_MAX_S, age_s)
+            old = sorted(place for place, since_s in self._since.items() if now_s - since_s >= TELL_S)
+            named = {str(tp): offset for tp, offset in old[:NAMED_MAX]}
+            self._log.warning("source_transaction_open", held_up=named, seconds=round(age_s))

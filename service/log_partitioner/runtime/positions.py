@@ -1,0 +1,284 @@
+"""Finds the next offset of each TopicPartition to be sought, anew before each poll (DESIGN 4.6).
+
+A committed offset is a number, not a place: its topic may have been made anew under its name (KAFKA_FACTS O4). It may
+be lost (O3), and a coordinator that has just loaded may answer with a stale one (O10): going on there would publish
+everything since then twice. Flush records are committed with the offsets in one transaction, and are kept elsewhere:
+the offsets that they name are committed. An offset beyond them that no worker has written is foreign: records before it
+are in no output. And flush records of a group that is not part of our history say that everything is published twice.
+
+If the group has neither a committed offset nor a flush record, the policy gives the start. It is a function of the log,
+so that nothing is committed before the first flush.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
+from typing import Literal, NamedTuple
+
+import structlog
+
+from log_partitioner.boundary import FIRST_OFFSET, Clock
+from log_partitioner.control.deadline import Deadline
+from log_partitioner.control.flush_history import Foreign
+from log_partitioner.errors import (
+    CommittedOffsetError,
+    DiscardError,
+    HistoryUnknownError,
+    LeavingError,
+    SourceError,
+    StartPositionError,
+    TopicMissingError,
+)
+from log_partitioner.formats import offset_metadata
+from log_partitioner.formats.model import CommittedOffset, TopicPartition
+from log_partitioner.formats.offset_metadata import SourceTopics
+from log_partitioner.runtime.ports import Consumer, FlushRecords
+from log_partitioner.runtime.position_words import (
+    command,
+    describe_foreign,
+    describe_lost,
+    describe_made_anew,
+    describe_theirs,
+    listed,
+)
+
+TOPIC_IDS_S = 10.0  # for Kafka's ids of topics, which a broker need not have
+READ_S = 60.0  # for flush records
+WRONG_MAX_S = 30.0  # while answers are wrong, or flush records cannot be read: longer than a broker takes to settle
+LOOKS = 5  # for foreign groups, before the first flushes of a process
+LOOK_S = 5.0  # behind a transaction that a dead worker has left open it would take longer: the next one tells
+
+StartAt = Literal["beginning", "fail"] | int
+"""The start of a group without a committed offset; a number is a time, in milliseconds since the epoch."""
+
+
+class StartRules(NamedTuple):
+    """The policy for the start, whether it holds if flush records cannot be read, and all source topics."""
+
+    group_id: str
+    start_at: StartAt
+    accept_unknown_history: bool
+    topics: tuple[str, ...]
+
+
+class NextPosition(NamedTuple):
+    """The next offset of a TopicPartition, and its source: a commit or the policy."""
+
+    committed: CommittedOffset
+    source: Literal["committed", "policy"]
+
+
+class Positions:
+    """Finds next offsets; used by the loop thread only, outside callbacks. `topics` is kept up to date."""
+
+    def __init__(
+        self, *, rules: StartRules, consumer: Consumer, flush_records: FlushRecords, topics: SourceTopics, clock: Clock
+    ) -> None:
+        self.flushed_topics: set[str] = set()
+        """Topics of which the group is known to have flushed something."""
+        self._rules = rules
+        self._consumer = consumer
+        self._flush_records = flush_records
+        self._topics = topics
+        self._clock = clock
+        self._flushed: dict[TopicPartition, int | None] = {}
+        self._read_whole: set[TopicPartition] = set()
+        self._wrong_until: dict[TopicPartition, Deadline] = {}
+        self._is_unanswered = False
+        self._looks_left = LOOKS
+        self._told: set[TopicPartition] = set()
+        self._log = structlog.get_logger("positions")
+
+    def find(
+        self, known: Mapping[TopicPartition, int | None], *, deadline: Deadline
+    ) -> dict[TopicPartition, NextPosition]:
+        """Return the next offset of each; blocks for the answers. No transaction of ours may be open.
+
+        `known` is the offset up to which this process knows it to be committed; None if it is new here. After a missing
+        answer the worker polls and asks again; after the second in a row it ends. An answer that is missing because the
+        process was stopped meanwhile does not count: then the deadline is long past.
+
+        Raises:
+            DiscardError: the answer is not known yet: poll, and ask again.
+            StartPositionError: an offset is of another topic, lost, or somebody else's; another group publishes the
+                same; or nothing is committed, and the policy is to fail.
+            StopError: the broker refuses, or does not answer, for the second time.
+        """
+        try:
+            found = self._find(known, deadline)
+        except SourceError as error:
+            if self._is_unanswered and not deadline.is_long_past():
+                raise
+            self._is_unanswered = True
+            raise DiscardError(f"asked again after the next poll: {error}") from error
+        self._is_unanswered = False
+        return found
+
+    def _find(
+        self, known: Mapping[TopicPartition, int | None], deadline: Deadline
+    ) -> dict[TopicPartition, NextPosition]:
+        if any(offset is None for offset in known.values()):
+            self._ask_ids(deadline)
+        committed = self._consumer.committed(sorted(known), deadline=deadline)
+        for tp, one in committed.items():
+            if one is not None:
+                self._topics.keep(tp, one.metadata)
+        self._require_same_topics({tp: one for tp, one in committed.items() if one is not None and known[tp] is None})
+        missing = {tp for tp, one in committed.items() if one is None}
+        self._read_flush_records(missing, known.keys() - missing, deadline)
+        starts = self._by_policy(sorted(tp for tp in missing if known[tp] is None), deadline)
+        begun = starts | {tp: offset for tp, offset in known.items() if offset is not None}
+        self._require_continued(committed, begun, is_first=starts.keys())
+        return {
+            tp: NextPosition(CommittedOffset(begun[tp]), "policy") if one is None else NextPosition(one, "committed")
+            for tp, one in sorted(committed.items())
+        }
+
+    def _ask_ids(self, deadline: Deadline) -> None:
+        found = self._consumer.topic_ids(self._rules.topics, deadline=deadline.at_most(TOPIC_IDS_S))
+        for topic, topic_id in found.items():
+            known = self._topics.ids.setdefault(topic, topic_id)
+            if known != topic_id:  # started again we see what the group has committed of which
+                raise StartPositionError(
+                    f"topic {topic} was made anew while this worker ran: its id was {known}, now it is {topic_id}. "
+                    "Nothing is committed any more; after a restart the committed offsets are compared"
+                )
+
+    def _require_same_topics(self, committed: Mapping[TopicPartition, CommittedOffset]) -> None:
+        """Compare the topics' ids with those in the committed offsets."""
+        differ: dict[str, list[str]] = {}
+        unknown = set()
+        for tp, one in sorted(committed.items()):
+            was, now = offset_metadata.decode(one.metadata).topic_id, self._topics.ids.get(tp.topic)
+            if was is None or now is None:
+                unknown.add(tp)
+            elif was != now:
+                differ.setdefault(tp.topic, []).append(f"{tp} ({one.offset}, of id {was})")
+        if differ:
+            told = (describe_made_anew(topic, self._topics.ids[topic], each) for topic, each in differ.items())
+            raise StartPositionError(" ".join(told))
+        if new := sorted(unknown - self._told):  # unknown is not different; the next commit says it
+            self._log.warning("committed_topic_id_unknown", topic_partitions=[str(tp) for tp in new])
+            self._told.update(new)
+
+    def _read_flush_records(
+        self, missing: Collection[TopicPartition], there: Iterable[TopicPartition], deadline: Deadline
+    ) -> None:
+        """Read the flush records of TopicPartitions that have not been looked up yet. Blocks for up to one minute.
+
+        If no offset is committed, all flush records are read; for the others the newest reveal a wrong answer.
+        """
+        lost = sorted(tp for tp in missing if tp not in self._read_whole)
+        new = sorted(tp for tp in there if tp not in self._flushed)
+        if not lost and not new:
+            return
+        try:
+            found, foreign, topics = self._flush_records.read(
+                lost, self._topics, newest_of=new, deadline=deadline.at_most(READ_S)
+            )
+        except HistoryUnknownError as error:
+            names = listed(map(str, lost + new))
+            if not self._rules.accept_unknown_history:
+                if isinstance(error, TopicMissingError):
+                    raise self._wrong([*lost, *new], str(error)) from error
+                text = f"whether the group has flushed {names} beyond its committed offsets is not known: {error}"
+                way = "Where it has not, or may do so again, set kafka.accept_unknown_history to true until it is"
+                raise self._wrong([*lost, *new], f"{text}. {way}") from error
+            self._log.warning("history_unknown", topic_partitions=[str(tp) for tp in lost + new], message=str(error))
+            found, foreign, topics = {}, [], frozenset()
+        self._require_alone(foreign)
+        self.flushed_topics.update(topics)
+        self._flushed |= {tp: found.get(tp) for tp in lost + new}
+        self._read_whole.update(lost)
+
+    def _require_continued(
+        self,
+        committed: Mapping[TopicPartition, CommittedOffset | None],
+        begun: Mapping[TopicPartition, int],
+        *,
+        is_first: Collection[TopicPartition],
+    ) -> None:
+        """Require that no answer is below the offset known to be committed, nor a foreign one beyond it.
+
+        If nothing is committed, a TopicPartition starts at `begun`, which the policy gave, unless flush records
+        contradict; `is_first` are those that begin now.
+        """
+        ends: dict[TopicPartition, int] = {}
+        theirs: dict[TopicPartition, CommittedOffset] = {}
+        lost: dict[TopicPartition, int] = {}
+        for tp, one in committed.items():
+            flushed = self._flushed.get(tp)
+            if one is None:
+                if flushed is not None and (flushed != begun[tp] if tp in is_first else flushed > begun[tp]):
+                    lost[tp] = flushed
+                continue
+            known = [end for end in (flushed, begun.get(tp)) if end is not None]
+            if not known:
+                continue
+            ends[tp] = end = max(known)
+            if one.offset < end:
+                lost[tp] = end
+            elif one.offset > end and not offset_metadata.decode(one.metadata).is_ours:
+                theirs[tp] = one
+        if theirs:
+            raise StartPositionError(describe_theirs(self._rules.group_id, theirs, ends))
+        for tp in committed.keys() - lost.keys():
+            self._wrong_until.pop(tp, None)
+        if lost:
+            raise self._wrong(lost, describe_lost(self._rules.group_id, lost, committed))
+
+    def _wrong(self, tps: Iterable[TopicPartition], text: str) -> Exception:
+        until = Deadline.after(WRONG_MAX_S, self._clock.now_s)
+        is_over = any(self._wrong_until.setdefault(tp, until).has_passed() for tp in tps)
+        return StartPositionError(text) if is_over else CommittedOffsetError(text)
+
+    def _by_policy(self, tps: list[TopicPartition], deadline: Deadline) -> dict[TopicPartition, int]:
+        """Ask for the policy's start of TopicPartitions that were never committed; in a flushed topic they are new."""
+        if not tps:
+            return {}
+        start_at = self._rules.start_at
+        unknown = [tp for tp in tps if tp.topic not in self.flushed_topics]
+        if unknown and start_at == "fail":
+            raise StartPositionError(
+                f"group has no committed offset for {listed(map(str, unknown))}, and kafka.start_at is fail: set it to "
+                "beginning or a time for the first start, or commit offsets for this group "
+                f"(`{command('flushed', unknown[0].topic)}` takes them from flush records)"
+            )
+        return self._consumer.offsets_at(
+            tps, start_at if isinstance(start_at, int) else FIRST_OFFSET, deadline=deadline
+        )
+
+    # What is known, over time.
+
+    def forget(self, tps: Iterable[TopicPartition]) -> None:
+        """Forget the flushed offsets of these: others may flush them, or a flush of ours was committed after all."""
+        for tp in tps:
+            self._flushed.pop(tp, None)
+            self._read_whole.discard(tp)
+            self._wrong_until.pop(tp, None)
+
+    def watch(self, *, deadline: Deadline) -> None:
+        """Check that no source topic was made anew since its records were read; before a flush outside a callback.
+
+        Before the first ones it looks for foreign groups again: two new groups that start together do not see each
+        other at the start. 1. Both look, and find nothing. 2. Both commit a flush. 3. Both look: the one that committed
+        second finds the other's flush record, whatever happens; the other finds it once that is committed.
+
+        If a topic is made anew, the library takes over the new id and reads on at its position (KAFKA_FACTS O4). A
+        flush inside a callback may still have records of both; its offsets have the old id, which the next owner
+        compares.
+
+        Raises:
+            StartPositionError: a topic was made anew, or another group publishes the same.
+        """
+        self._ask_ids(deadline)
+        if self._looks_left:
+            self._looks_left -= 1
+            with suppress(HistoryUnknownError, LeavingError):
+                found = self._flush_records.read((), self._topics, deadline=deadline.at_most(LOOK_S))
+                self._require_alone(found.foreign)
+
+    def _require_alone(self, foreign: Iterable[Foreign]) -> None:
+        if told := [describe_foreign(one, self._rules.group_id) for one in foreign]:
+            raise StartPositionError(" ".join(told))

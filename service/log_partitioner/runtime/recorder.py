@@ -1,0 +1,276 @@
+"""DATA PLANE 1: source record -> entries -> PartitionKey and type -> rows of the open batch -> offset covered.
+
+Reads top to bottom in `Recorder.record`. Nothing here knows of flushes or rebalances: the controller opens batches,
+closes them, and reports their outcome.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
+
+from log_partitioner.avro.entry_types import EntryTypes, SchemaBounds
+from log_partitioner.avro.infer import TooDeepError, TooManyFieldsError
+from log_partitioner.batch.batch import Batch, ClosedBatch, Opening
+from log_partitioner.batch.fast_lane import FastLane, LaneRules, TakenRun
+from log_partitioner.batch.messages import dead_letters_of
+from log_partitioner.batch.progress import Progress, Tracker
+from log_partitioner.batch.python_lane import PythonLane, TakeBounds
+from log_partitioner.batch.rows import Rows
+from log_partitioner.boundary import Poll
+from log_partitioner.control.flush_policy import FlushLoad
+from log_partitioner.formats.dead_letter import Reason
+from log_partitioner.formats.model import CommittedOffset, RootLink, SourceRecord, TopicPartition
+from log_partitioner.input.decode import Bad, Decoded, RecordDecoder, refused
+from log_partitioner.partitioning.partitioner import Partitioner, Rejection
+from log_partitioner.runtime.first_look import FirstLook, LookRules
+from log_partitioner.runtime.ports import Spool
+
+
+class RecorderRules(NamedTuple):
+    """The parts of the recorder; `memory_bytes_max` bounds the memory for the rows of the open batch.
+
+    This holds because a batch is flushed when its fixed bytes, which no spill frees, reach half of `memory_bytes_max`.
+    If `is_fast`, compiled code keeps texts and writes objects; with `fast_lane` it turns plain records into rows as
+    well.
+    """
+
+    decoder: RecordDecoder
+    partitioner: Partitioner
+    bounds: SchemaBounds
+    memory_bytes_max: int
+    root_of: Callable[[SourceRecord], RootLink | None]
+    fast_lane: LaneRules | None = None
+    is_fast: bool = False
+    look: LookRules = LookRules()
+
+
+class Recorder:
+    """Owns the progress and the open batch; used by the loop thread only."""
+
+    def __init__(self, rules: RecorderRules, spool: Spool) -> None:
+        self.outcomes: Counter[str] = Counter()
+        self.first_look = FirstLook(rules.look)
+        self._batch: Batch | None = None
+        self._tracker = Tracker()
+        self._rules = rules
+        self._spool = spool
+        self._types = EntryTypes(rules.bounds)
+        self._lane = None if rules.fast_lane is None else FastLane(rules.fast_lane)
+        self._python = PythonLane(rules.decoder, rules.partitioner, self._types, rules.root_of)
+
+    # What is owned.
+
+    def disown(self, tp: TopicPartition) -> None:
+        """Stop owning a TopicPartition; its records are refused from now on."""
+        self._tracker.disown(tp)
+
+    def place(self, tp: TopicPartition, start: CommittedOffset, *, is_new: bool = False) -> None:
+        """Start at an offset that is committed, or that the policy gave; the open batch must not cover any of it."""
+        self._tracker.place(tp, start, is_new=is_new)
+
+    @property
+    def positions(self) -> Mapping[TopicPartition, Progress]:
+        """The progress of TopicPartitions that are owned and have a position, read-only."""
+        return self._tracker.by_tp
+
+    # The open batch.
+
+    @property
+    def opening(self) -> Opening | None:
+        """The opening of the open batch; None if no batch is open."""
+        return None if self._batch is None else self._batch.opening
+
+    @property
+    def has_progress(self) -> bool:
+        """Whether the open batch covers any offset."""
+        return not self._tracker.is_empty
+
+    @property
+    def has_lane(self) -> bool:
+        """Whether there is a fast lane."""
+        return self._lane is not None
+
+    @property
+    def takes_many(self) -> bool:
+        """Whether to try `take`: there may be plain records."""
+        return self._lane is not None or self._python.is_open
+
+    def load(self) -> FlushLoad:
+        """Return the contents of the open batch."""
+        batch = self._batch
+        if batch is None:
+            return FlushLoad()
+        rows = batch.rows
+        return FlushLoad(
+            source_bytes=batch.source_bytes,
+            memory_bytes=rows.memory_bytes + rows.fixed_bytes + batch.dead_letter_bytes,
+            fixed_bytes=rows.fixed_bytes + batch.dead_letter_bytes,
+            spool_bytes=self._spool.bytes_on_disk,
+            entries=batch.entries,
+            row_bytes=rows.text_bytes,
+            partition_keys=len(rows.keys),
+            dead_letters=len(batch.dead_letters),
+            dead_letter_bytes=batch.dead_letter_bytes,
+        )
+
+    def open(self, opening: Opening) -> None:
+        """Open a batch, before its first record.
+
+        Raises:
+            SpoolError: the disk refused.
+        """
+        assert self._batch is None, "a batch is open already"
+        self._batch = Batch(opening, self._spool.open(opening.batch_id), Rows(self._lane, is_fast=self._rules.is_fast))
+
+    def close(self) -> ClosedBatch:
+        """Close the open batch; `committed` or `discard` follows, and nothing is recorded in between.
+
+        It names every TopicPartition with a position, even idle ones: a later owner compares their committed offsets.
+        """
+        assert self._batch is not None, "a flush needs an open batch"
+        batch, self._batch = self._batch, None
+        self.first_look.closed()
+        return batch.close(self._tracker.by_tp)
+
+    def committed(self, batch: ClosedBatch, *, now_ms: int) -> None:
+        """Go on behind a committed batch."""
+        self._tracker.committed(batch.progress, now_ms=now_ms)
+        batch.spool.delete()
+
+    def discard(self, batch: ClosedBatch | None) -> dict[TopicPartition, tuple[int, int]]:
+        """Forget a batch, by default the open one; returns the offsets [first, next) that it had covered."""
+        given = batch or (None if self._batch is None else self.close())
+        if given is not None:
+            given.spool.delete()
+        return self._tracker.forget()
+
+    # Many plain records.
+
+    def take(self, poll: Poll, first: int, stop: int, *, weight_max: int, bytes_max: int) -> TakenRun:
+        """Record plain records of [first, stop) at once and cover them.
+
+        `record` takes the other records, one by one. `make_room` follows.
+        """
+        batch = self._batch
+        assert batch is not None, "a batch is opened before its first record"
+        stop = self.first_look.until(poll, first, stop)
+        next_offsets = {tp: progress.next_offset for tp, progress in self._tracker.by_tp.items()}
+        if self._lane is None:
+            bounds = TakeBounds(first, stop, weight_max, bytes_max)
+            run = self._python.take(poll, bounds, batch.rows, next_offsets)
+        else:
+            taken = self._lane.take(
+                poll,
+                first,
+                stop,
+                known=batch.rows.known,
+                next_offsets=next_offsets,
+                weight_max=weight_max,
+                bytes_max=bytes_max,
+            )
+            batch.rows.extend(taken)
+            run = taken.run
+        if run.records:
+            self._cover(run, poll, batch)
+            self.first_look.took(poll, first, run)
+        if run.rest is None:
+            return run
+        weight = self.record(poll[first + run.records], run.rest)
+        return run._replace(records=run.records + 1, weight=run.weight + weight)
+
+    def _cover(self, run: TakenRun, poll: Poll, batch: Batch) -> None:
+        for one in run.covered:
+            self._tracker.by_tp[one.tp].cover_many(one, leader_epoch=poll[one.last].leader_epoch)
+        batch.records += run.records
+        batch.entries += run.entries
+        batch.source_bytes += run.source_bytes
+        self.outcomes["written"] += run.entries
+        if run.fallbacks:
+            self._count_timestamps(run.fallbacks, batch)
+
+    def _count_timestamps(self, entries: int, batch: Batch) -> None:
+        """Count entries that were written under their record's timestamp."""
+        batch.record_timestamps += entries
+        self.outcomes["record_timestamp"] += entries
+        self.outcomes["written"] -= entries
+
+    # One record.
+
+    def accepts(self, record: SourceRecord) -> bool:
+        """Return whether the record is the next one of its progress: owned, and not covered already."""
+        progress = self._tracker.by_tp.get(record.tp)
+        return progress is not None and record.offset >= progress.next_offset
+
+    def record(self, record: SourceRecord, decoded: Decoded | None = None) -> int:
+        """Put every entry of a record into a row or a dead letter, then cover its offset.
+
+        Returns its weight: its entries, and its KiB. `make_room` follows. `decoded` are its contents, if known.
+        """
+        batch, progress = self._batch, self._tracker.by_tp[record.tp]
+        assert batch is not None, "a batch is opened before its first record"
+        if decoded is None:
+            decoded = self._rules.decoder.decode(record.value) if record.unreadable is None else refused(record)
+        timestamps = batch.record_timestamps
+        bad = decoded.bad + self._write_entries(record, decoded, batch)
+        if bad:
+            self._reject(record, bad, batch, progress)
+        entries = len(decoded.entries) + len(decoded.bad)
+        written = entries - len(bad)
+        progress.entries += entries
+        progress.cover(record.offset, timestamp_ms=record.timestamp_ms, leader_epoch=record.leader_epoch)
+        batch.records += 1
+        batch.entries += entries
+        size = max(decoded.size, len(record.value or b""))
+        batch.source_bytes += size
+        self.outcomes["written"] += written
+        self.first_look.recorded(record, decoded, dead=len(bad), timestamps=batch.record_timestamps - timestamps)
+        return entries + size // 1024
+
+    def make_room(self) -> None:
+        """Bring texts to disk if the open batch takes too much memory.
+
+        Raises:
+            SpoolError: the disk refused; all rows are in memory, and the batch can be flushed.
+        """
+        batch = self._batch
+        assert batch is not None, "a batch is opened before its first record"
+        rows = batch.rows
+        fixed_bytes = rows.fixed_bytes + batch.dead_letter_bytes
+        if rows.memory_bytes + fixed_bytes > self._rules.memory_bytes_max and rows.memory_bytes > fixed_bytes:
+            rows.spill(batch.spool.append)
+
+    def _write_entries(self, record: SourceRecord, decoded: Decoded, batch: Batch) -> list[Bad]:
+        """Write the entries of one record; returns those that could not be written."""
+        bad: list[Bad] = []
+        rules, rows, types = self._rules, batch.rows, self._types
+        root = rules.root_of(record) if record.headers else None
+        for index, entry, text in decoded.entries:
+            placed = rules.partitioner.partition(entry, decoded.envelope, record)
+            if isinstance(placed, Rejection):
+                bad.append(Bad(index, placed.reason, placed.message))
+                continue
+            try:
+                entry_type = types.of(entry)
+            except TooDeepError as error:
+                bad.append(Bad(index, Reason.TOO_DEEP, str(error)))
+                continue
+            except TooManyFieldsError as error:
+                bad.append(Bad(index, Reason.TOO_MANY_FIELDS, str(error)))
+                continue
+            number = rows.add(record, index, placed.key, entry_type, text, placed.event_time_us)
+            if self._lane is not None:
+                self._lane.learn(text, entry_type)
+            if placed.unique_id is not None or root is not None:
+                rows.note(number, unique_id=placed.unique_id, root=root)
+            if placed.fallback_time:
+                self._count_timestamps(1, batch)
+        return bad
+
+    def _reject(self, record: SourceRecord, bad: Iterable[Bad], batch: Batch, progress: Progress) -> None:
+        for dead_letter in dead_letters_of(record, bad):
+            batch.dead_letters.append(dead_letter)
+            batch.dead_letter_bytes += dead_letter.memory_bytes
+            progress.dead_letters += dead_letter.entries
+            self.outcomes[dead_letter.reason.value] += dead_letter.entries

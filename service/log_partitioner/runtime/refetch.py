@@ -1,0 +1,81 @@
+"""Retries records that the client library cannot read, and never goes on behind them.
+
+A bad fetch is not a bad log: another replica, or the same one a moment later, may hand over the records. The consumer
+hands over no more of the TopicPartition until it is fetched again (I1); only a person skips offsets (`log-partitioner
+offsets skip`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import structlog
+
+from log_partitioner.boundary import Clock, FetchFailure
+from log_partitioner.formats.log_events import Unreadable, tell
+from log_partitioner.formats.model import CommittedOffset, TopicPartition
+from log_partitioner.runtime.ports import Consumer, Metrics
+from log_partitioner.runtime.recorder import Recorder
+
+RETRIES = 3  # before the TopicPartition counts as held
+RETRY_S = 1.0  # before the first of them; doubled for each
+HOLD_S = 60.0  # between two retries of what is held
+
+
+class _Trouble(NamedTuple):
+    """A place that cannot be read: the failures in a row, the cause, and the time of the next fetch."""
+
+    offset: int
+    times: int
+    failure: FetchFailure
+    due_s: float
+
+
+class Refetcher:
+    """Watches the consumer's failures; used by the loop thread, outside callbacks."""
+
+    def __init__(self, *, recorder: Recorder, consumer: Consumer, clock: Clock, metrics: Metrics) -> None:
+        self._recorder = recorder
+        self._consumer = consumer
+        self._clock = clock
+        self._metrics = metrics
+        self._troubles: dict[TopicPartition, _Trouble] = {}
+        self._log = structlog.get_logger("refetch")
+
+    def turn(self, *, flush: Callable[[], None]) -> None:
+        """Note new failures, and fetch again those that are due, after a flush of the open batch.
+
+        The consumer assigns the TopicPartition anew, which the library may take for the answer to a revoke that it has
+        not reported yet. Then the next owner reads the revoked ones, from their committed offsets.
+        """
+        owned, now_s = self._recorder.positions, self._clock.now_s()
+        failures = {tp: failure for tp, failure in self._consumer.failures().items() if tp in owned}
+        # What has not failed again for a while may have no record there: nobody knows that it can be read.
+        self._troubles = {
+            tp: one
+            for tp, one in self._troubles.items()
+            if tp in owned and one.offset == owned[tp].next_offset and (tp in failures or now_s < one.due_s + HOLD_S)
+        }
+        due = []
+        for tp, failure in failures.items():
+            known = self._troubles.get(tp)
+            if known is None or known.failure is not failure:
+                self._note(tp, owned[tp].next_offset, failure)
+            elif now_s >= known.due_s:
+                due.append(tp)
+        if due:
+            flush()
+        for tp in due:
+            if (progress := self._recorder.positions.get(tp)) is not None:
+                self._consumer.fetch_again(tp, CommittedOffset(progress.next_offset, progress.leader_epoch))
+        self._metrics.set("held_topic_partitions", sum(one.times > RETRIES for one in self._troubles.values()))
+
+    def _note(self, tp: TopicPartition, offset: int, failure: FetchFailure) -> None:
+        """Count one more failure in a row."""
+        known = self._troubles.get(tp)
+        times = 1 if known is None else known.times + 1
+        wait_s = RETRY_S * 2 ** (times - 1) if times <= RETRIES else HOLD_S
+        self._troubles[tp] = _Trouble(offset, times, failure, self._clock.now_s() + wait_s)
+        self._metrics.add("fetch_failures", 1, code=failure.code)
+        tell(self._log.warning, Unreadable(*tp, offset, times=times, code=failure.code, message=failure.message))

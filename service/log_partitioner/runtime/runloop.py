@@ -1,0 +1,298 @@
+"""The loop: poll, record, flush when due - on one thread, which owns consumer, producer, batch and spool (W8).
+
+While a flush runs the loop does not poll, so a revoke can never interleave with a timer flush; librdkafka sends
+heartbeats from its own thread, and `max.poll.interval.ms` is the bound.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import NamedTuple
+
+import structlog
+
+from log_partitioner.batch.fast_lane import LARGE_BYTES
+from log_partitioner.boundary import Clock, Poll
+from log_partitioner.control.flush_policy import FlushBounds, FlushReason, decide_by_age, decide_by_load
+from log_partitioner.control.state import Phase
+from log_partitioner.errors import DiscardError, SpoolError, StopError
+from log_partitioner.formats.log_events import OffsetGaps, RecordsNotRecorded, tell
+from log_partitioner.formats.model import SourceRecord, TopicPartition
+from log_partitioner.runtime.controller import Controller
+from log_partitioner.runtime.crash_guard import CrashGuard
+from log_partitioner.runtime.flusher import Flusher
+from log_partitioner.runtime.open_transactions import OpenTransactions
+from log_partitioner.runtime.ports import Consumer, Metrics
+from log_partitioner.runtime.recorder import Recorder
+from log_partitioner.runtime.refetch import Refetcher
+from log_partitioner.runtime.stop import StopFlag
+
+POLL_S = 0.2
+RECORDS_MAX = 2000  # taken from the client library in one call
+CHECK_EVERY = 1024  # entries and KiB of records, between two looks at how full the batch is,
+CHECK_PART = 4  # or when it has grown by this part since the last one
+NOT_PREPARED_MAX = 3
+GAPS_LOGGED_MAX = 20
+
+
+Gaps = dict[TopicPartition, list[tuple[int, int]]]
+"""Offsets [from, to) without a record, by TopicPartition."""
+
+
+class Guards(NamedTuple):
+    """Watch for records that cannot be read, records that end the process, and records that do not come."""
+
+    refetcher: Refetcher
+    crash_guard: CrashGuard
+    open_transactions: OpenTransactions
+
+
+class Runloop:
+    """Runs a worker until it is asked to stop."""
+
+    def __init__(
+        self,
+        *,
+        bounds: FlushBounds,
+        controller: Controller,
+        recorder: Recorder,
+        flusher: Flusher,
+        consumer: Consumer,
+        guards: Guards,
+        clock: Clock,
+        metrics: Metrics,
+        stop: StopFlag,
+        beat: Callable[[], None],
+    ) -> None:
+        self.records_max = RECORDS_MAX
+        self._bounds = bounds
+        self._controller = controller
+        self._recorder = recorder
+        self._flusher = flusher
+        self._consumer = consumer
+        self._refetcher, self._crash_guard, self._open_transactions = guards
+        self._clock = clock
+        self._metrics = metrics
+        self._stop = stop
+        self._beat = beat
+        self._weight = self._check_at = 0
+        self._given_back = 0
+        self._gaps: Gaps = {}
+        self._not_prepared = 0
+        self._log = structlog.get_logger("runloop")
+
+    def run(self) -> None:
+        """Join the group and work until stopped; blocks. On return the batch is committed or discarded.
+
+        Raises:
+            StopError: the worker cannot go on.
+        """
+        self.begin()
+        while self._controller.state.phase is not Phase.STOPPED:
+            self._beat()
+            self.turn()
+
+    def begin(self) -> None:
+        """Settle the remains of an earlier process, and join the group."""
+        self._crash_guard.begin()
+        self._controller.begin()
+        self._prepare()
+        self._consumer.subscribe(self._controller)
+
+    def turn(self) -> None:
+        """Do one turn."""
+        self._prepare()
+        self._controller.position()
+        records = self._consumer.consume(records_max=self.records_max, timeout_s=POLL_S)
+        self._controller.consume_returned()
+        if records:
+            try:
+                self._record_all(records)
+            except MemoryError:  # as good as a kill: smaller batches may go through
+                raise
+            except Exception:  # of broker, store or disk, or a bug of ours: it would be no record's doing
+                self._crash_guard.release()
+                raise
+        self._refetcher.turn(flush=lambda: self._flush_apart(FlushReason.ASSIGNED))
+        self._count(len(records))
+        if self._stop.requested:
+            self._controller.stop()
+            return
+        self._controller.tick()
+        self._flush_if_old()
+        self._publish()
+
+    def _prepare(self) -> None:
+        """Make the next producer ready; if that takes longer than a poll may wait, poll in between.
+
+        Raises:
+            StopError: it is refused, or not ready after NOT_PREPARED_MAX tries.
+        """
+        try:
+            if self._controller.prepare():
+                self._not_prepared = 0
+        except DiscardError as error:
+            self._not_prepared += 1
+            self._log.warning("not_prepared", times=self._not_prepared, message=str(error))
+            if self._not_prepared >= NOT_PREPARED_MAX:
+                raise StopError(str(error)) from error
+
+    def _record_all(self, poll: Poll) -> None:
+        """Record the records of a poll. Refused ones of owned TopicPartitions are read again, after a rewind."""
+        refused: Counter[str] = Counter()
+        for first, stop in self._crash_guard.parts(poll, self._flush_apart):
+            at = first
+            while at < stop:
+                taken = self._take(poll, at, stop)
+                if taken:
+                    at += taken
+                else:
+                    self._record_one(poll[at], refused)
+                    at += 1
+        for cause, count in refused.items():
+            self._metrics.add("records_refused", count, cause=cause)
+            tell(self._log.info, RecordsNotRecorded(cause, records=count))
+        self._tell_gaps()
+
+    def _take(self, poll: Poll, first: int, stop: int) -> int:
+        """Record plain records at once, up to the next look at the size of the batch; returns how many."""
+        recorder, size_max = self._recorder, self._controller.state.size_max
+        if not recorder.takes_many or recorder.opening is None:
+            return 0
+        if self._controller.state.to_seek or self._crash_guard.is_alone:
+            return 0
+        load, bytes_max, entries_max = recorder.load(), self._bounds.bytes_max, self._check_at - self._weight
+        if size_max is not None:
+            bytes_max, entries_max = size_max.source_bytes, min(entries_max, size_max.entries - load.entries)
+        taken = recorder.take(
+            poll, first, stop, weight_max=max(0, entries_max), bytes_max=max(0, bytes_max - load.source_bytes)
+        )
+        if not taken.records:
+            return 0
+        self._weight += taken.weight
+        for tp, expected, found in taken.gaps:
+            self._gaps.setdefault(tp, []).append((expected, found))
+        self._look()
+        return taken.records
+
+    def _record_one(self, record: SourceRecord, refused: Counter[str]) -> None:
+        positions, tp = self._recorder.positions, record.tp
+        if tp in self._controller.state.to_seek:
+            refused["rewound"] += 1
+        elif not self._recorder.accepts(record):
+            refused["covered" if tp in positions else "not_owned"] += 1
+        elif not self._has_room(record) or not self._record(record):
+            refused["rewound"] += 1
+        else:
+            self._given_back += self._recorder.has_lane
+
+    def _record(self, record: SourceRecord) -> bool:
+        """Record, and flush a full batch; returns False if no batch could be opened, and the record is read again."""
+        if self._recorder.opening is None:
+            if not self._controller.open_batch():
+                return False
+            self._weight = self._check_at = 0
+        expected = self._recorder.positions[record.tp].next_offset
+        if record.offset > expected:
+            self._gaps.setdefault(record.tp, []).append((expected, record.offset))
+        self._weight += self._crash_guard.record(record)
+        self._look()
+        return True
+
+    def _look(self) -> None:
+        """Spill, or flush a full batch."""
+        try:
+            self._recorder.make_room()
+        except SpoolError as error:  # what was recorded stays in memory
+            self._log.warning("spill_refused", message=str(error))
+            self._flush(FlushReason.SPOOL)
+            return
+        if self._weight >= self._check_at or self._controller.state.size_max:
+            self._flush_if_full()
+
+    def _has_room(self, record: SourceRecord) -> bool:
+        """Flush the open batch if the record does not fit into it: the record goes into a batch of its own.
+
+        Returns False if that batch was discarded, and the record is to be read again.
+        """
+        size, size_max = len(record.value or b""), self._controller.state.size_max
+        if self._recorder.opening is None or (size <= LARGE_BYTES and size_max is None):
+            return True
+        source_bytes = self._recorder.load().source_bytes + size
+        if size_max is not None and source_bytes > size_max.source_bytes:
+            self._flush(FlushReason.SHRUNK)
+        elif source_bytes > self._bounds.bytes_max:
+            self._flush(FlushReason.BYTES)
+        return record.tp not in self._controller.state.to_seek
+
+    def _flush_if_full(self) -> None:
+        self._check_at = self._weight + min(CHECK_EVERY, 1 + self._weight // CHECK_PART)
+        load = self._recorder.load()
+        reason = decide_by_load(
+            load,
+            self._bounds,
+            estimate_s=self._flusher.estimate_s(load),
+            size_max=self._controller.state.size_max,
+        )
+        if reason is not None:
+            self._flush(reason)
+
+    def _flush(self, reason: FlushReason) -> None:
+        """Flush between two records; none is in hand meanwhile. Reports holes in the covered offsets before."""
+        self._tell_gaps()
+        self._crash_guard.release()
+        self._controller.flush_due(reason)
+
+    def _flush_apart(self, reason: FlushReason = FlushReason.SHRUNK) -> None:
+        """Flush the open batch, so that the next records go into a batch of their own."""
+        if self._recorder.has_progress:
+            self._flush(reason)
+
+    def _flush_if_old(self) -> None:
+        opening = self._recorder.opening
+        if opening is None or not self._recorder.has_progress:
+            return
+        reason = decide_by_age(opened_at_s=opening.opened_at_s, now_s=self._clock.now_s(), bounds=self._bounds)
+        if reason is not None:
+            self._controller.flush_due(reason)
+
+    def _tell_gaps(self) -> None:
+        gaps, self._gaps = self._gaps, {}
+        for tp, holes in gaps.items():  # legal where a hole holds no data record (KAFKA_FACTS O5)
+            self._metrics.add("offset_gaps", len(holes))
+            tell(self._log.info, OffsetGaps(*tp, gaps=len(holes), first=holes[:GAPS_LOGGED_MAX]))
+
+    def _count(self, records: int) -> None:
+        """Publish the counts of this turn."""
+        if records:
+            self._metrics.add("records", records)
+            self._metrics.add("records_given_back", self._given_back)
+            self._given_back = 0
+        for outcome, count in self._recorder.outcomes.items():
+            self._metrics.add("entries", count, outcome=outcome)
+        self._recorder.outcomes.clear()
+        for doubt in self._recorder.first_look.doubts():
+            self._log.warning(
+                "paths_doubted", topic=doubt.topic, entries=doubt.entries, dead_letters=doubt.dead_letters,
+                record_timestamps=doubt.record_timestamps, envelopes=doubt.envelopes, settings=dict(doubt.settings),
+                fields=doubt.fields, advice=doubt.advice,
+            )  # fmt: skip
+
+    def _publish(self) -> None:
+        """Publish the owned TopicPartitions and the state of the open batch."""
+        positions = self._recorder.positions
+        next_offsets = {tp: one.next_offset for tp, one in positions.items()}
+        self._open_transactions.look(self._consumer.held_up(next_offsets))
+        for tp, end in self._consumer.ends(next_offsets).items():
+            committed, labels = positions[tp].first_offset, {"topic": tp.topic, "partition": str(tp.partition)}
+            self._metrics.set("lag_records", max(0, end - committed), **labels)
+            self._metrics.set("committed_offset", committed, **labels)
+        load = self._recorder.load()
+        self._metrics.set("spool_bytes", load.spool_bytes)
+        self._metrics.set("memory_bytes", load.memory_bytes)
+        self._metrics.set("partition_keys", load.partition_keys)
+        self._metrics.set("batch_entries", load.entries)
+        self._metrics.set("owned_topic_partitions", len(positions))
+        for phase in Phase:
+            self._metrics.set("state", float(phase is self._controller.state.phase), state=phase.value)
