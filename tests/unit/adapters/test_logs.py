@@ -151,7 +151,7 @@ def test_no_secret_and_no_user_of_a_key_is_written() -> None:
 def test_one_user_has_one_hash_and_nobody_can_compute_it() -> None:
     """Lines about one user belong together within a process; another process has another key."""
     one, again, other = (privacy.veiled(f"user={user}/") for user in ("ann", "ann", "bob"))
-    script = "from service import privacy; print(privacy.veiled('user=ann/'))"
+    script = "from log_partitioner import privacy; print(privacy.veiled('user=ann/'))"
     elsewhere = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
     assert one == again != other
     assert elsewhere.strip() != one
