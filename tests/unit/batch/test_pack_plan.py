@@ -125,6 +125,15 @@ def test_partition_key_over_a_bound_of_one_object_is_cut_in_order_of_arrival(
     assert groups(made) == ([0] if len(ends) == 1 else [None] * len(ends))
 
 
+def test_partition_key_over_the_bytes_of_a_schema_is_cut() -> None:
+    """Long names make a large schema of few fields."""
+    bounds = BOUNDS._replace(bytes_max=1000)
+    rows = [("ann", {f"k{n}" + "x" * 100: 1}) for n in range(3)]
+    made = plan(rows_of(rows, bounds), bounds)
+    assert [part.end for part in made.parts] == [1, 2, 3]
+    assert all(part.entry_type.size <= 1000 for part in made.parts)
+
+
 def test_large_partition_key_keeps_an_object_of_its_own() -> None:
     """At the bound it is packed, beyond it not."""
     rows = rows_of([*users(20), *[("user-3", {"a": 1})] * 9], size=100)

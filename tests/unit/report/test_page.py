@@ -28,7 +28,7 @@ from log_partitioner_pipeline.errors import PipelineError
 from log_partitioner_pipeline.report.events import Log, read_log
 from log_partitioner_pipeline.report.files import write_page
 from log_partitioner_pipeline.report.page import EXAMPLES_SHOWN, RANGES_OPEN, RANGES_SHOWN, accounts_of, render
-from log_partitioner_pipeline.report.words import MEANINGS
+from log_partitioner_pipeline.report.words import MEANINGS, seconds, size
 from tests.log_lines import discarded
 from tests.unit.report.reading import Page
 from tests.unit.report.world import (
@@ -236,6 +236,16 @@ def test_extremes_do_not_keep_a_page_from_being_made() -> None:
 
 
 @pytest.mark.slow
+def test_amounts_far_apart_are_on_axes_that_can_be_read() -> None:
+    """Lag from a second to hours and files from bytes to megabytes: plain numbers at the axes."""
+    lags = [record_hour(0, lag_ms=900), record_hour(1, lag_ms=20_000), record_hour(2, lag_ms=9_000_000)]
+    large = msgspec.structs.replace(hour(1), file_bytes_p99=40_000, file_bytes_max=70_000)
+    page = Page(render(result(record_hours=lags, hours=[hour(0), large])))
+    assert "1 s 10 s 1 min 10 min 1 h" in page.text
+    assert "2 KiB 5 KiB 10 KiB 20 KiB 50 KiB" in page.text
+
+
+@pytest.mark.slow
 def test_times_that_are_none_are_shown_and_not_plotted() -> None:
     """Dates of wrong references, clocks of other centuries: in tables, beside what can be plotted."""
     wrong = [msgspec.structs.replace(hour(0, findings={"misplaced": 1}), date=date) for date in ("2026-13-45", "", "x")]
@@ -295,3 +305,13 @@ def test_what_cannot_be_read_or_written_is_said(tmp_path: Path) -> None:
         write_page(result(), tmp_path / "page.html", logs=[tmp_path / "absent.log"])
     with pytest.raises(PipelineError, match="cannot be written"):
         write_page(result(), tmp_path)
+
+
+def test_amounts_are_written_in_units_that_fit() -> None:
+    """Sizes and durations, negative ones too."""
+    assert [size(value) for value in (None, 0, 1023, 1536, 200 * 1024, 5 << 40)] == [
+        "\N{EN DASH}", "0 B", "1023 B", "1.5 KiB", "200 KiB", "5.0 TiB",
+    ]  # fmt: skip
+    assert [seconds(value) for value in (0, 999, 1500, 61_000, 3_660_000, 90_000_000, -2000)] == [
+        "0 ms", "999 ms", "1.5 s", "1 min 1 s", "1 h 1 min", "1 d 1 h", "\N{MINUS SIGN}2.0 s",
+    ]  # fmt: skip
