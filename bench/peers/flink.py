@@ -24,7 +24,7 @@ def run(task: Task) -> None:
         "execution.checkpointing.dir": f"file://{task.directory}/checkpoints",
         "table.local-time-zone": "UTC",
         "pipeline.object-reuse": "true",
-        "log_partitioner_pipeline.jars": ";".join(f"file://{jar}" for jar in task.jars),
+        "pipeline.jars": ";".join(f"file://{jar}" for jar in task.jars),
     }
     for name, value in settings.items():
         tables.get_config().set(name, value)

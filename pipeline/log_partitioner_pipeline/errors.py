@@ -18,7 +18,7 @@ import re
 
 from log_partitioner.errors import CouldNotTellError
 
-_ON_EXECUTOR = re.compile(r"pipeline\.errors\.\w+Error: (.+)")
+_ON_EXECUTOR = re.compile(r"\blog_partitioner(?:_pipeline)?\.(?:\w+\.)*\w+Error: (.+)")
 
 
 class PipelineError(Exception):

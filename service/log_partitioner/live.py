@@ -27,7 +27,7 @@ from log_partitioner.audit.ranges import Ranges, hull
 from log_partitioner.audit.store import Address, FetchedObject
 from log_partitioner.boundary import FlushFindings
 from log_partitioner.control.deadline import Deadline
-from log_partitioner.errors import CouldNotTellError, ReadBackError
+from log_partitioner.errors import CouldNotTellError, ReadBackError, StoreRefusedError
 from log_partitioner.formats.adoption import Lineage
 from log_partitioner.formats.model import OffsetRanges, SourceRecord, TopicPartition
 from log_partitioner.privacy import veiled
@@ -89,6 +89,10 @@ class LiveJudge:
                 objects = self._judge(flush, source, findings, until)
         except (ReadBackError, CouldNotTellError) as error:
             problem = str(error)
+        except StoreRefusedError:
+            raise
+        except Exception as error:  # noqa: BLE001 - the flush is committed: whatever it is, it ends no worker
+            problem = type(error).__name__
         differences = Counter({kind.value: count for kind, count in findings.counts.items()})
         return FlushFindings(differences, findings.places, objects, problem)
 
@@ -119,7 +123,7 @@ class LiveJudge:
         def open_objects(addresses: Iterable[Address]) -> Iterator[FetchedObject | None]:
             for address in addresses:
                 require_time()
-                data = self._objects.read(*address, deadline=until())
+                data = self._objects.read(*address, deadline=until().at_most(ANSWER_S))
                 yield None if data is None else FetchedObject(data, None)
 
         def read(ranges: OffsetRanges) -> Iterator[SourceRecord]:

@@ -11,7 +11,7 @@ FAMILIES: dict[str, tuple[Mutant, ...]] = {
     "Published bugs": PUBLISHED,
     "Wrong builds": CATALOGUE,
     "Bugs that survived the tests": SURVIVORS,
-    "Before the tap": BEFORE_THE_TAP,
+    "Before the worker": BEFORE_THE_TAP,
     "Slower, never stuck; damaged batches": LIVE,
     "What is written and announced": CONSERVATION,
     "Start positions": STARTS,

@@ -26,8 +26,8 @@ Lines of other programs may stand between; a reader ignores events and fields th
 _EVENTS = """
 ## Events for programs
 
-The demo, the report and the verifier of logs read these. Names and fields stay. A field that is added later may be
-missing in older lines; a field with `?` is left out if it has its default value.
+The demo, the report and the verifier of logs read these. Names and fields stay. A field that is added after the first
+release may be missing in older lines; a field with `?` is left out if it has its default value.
 
 """
 _PLAIN = """

@@ -136,16 +136,16 @@ class KafkaConsumer:
         """Raise an error that does not pass by itself; note and pause a TopicPartition with an unreadable record.
 
         An error of a fetch has an offset; one without is about a commit, the group, or an offset that was asked for.
-        Later errors of a TopicPartition that has failed are consequences of the first one. Only the offset that was
-        sought can be out of range: another one may be garbage behind a broken batch, whose own error a pause has
-        dropped (KAFKA_FACTS L1).
+        Later errors of a TopicPartition that has failed are consequences of the first one; an error of one that is not
+        sought yet is of an earlier tenure. Only the offset that was sought can be out of range: another one may be
+        garbage behind a broken batch, whose own error a pause has dropped (KAFKA_FACTS L1).
         """
         tp = None if place[0] is None else TopicPartition(*place)
         if tp is None and kafka_errors.is_full(error):
             self._wait_for_room(error)
             return
         kafka_errors.require_that_it_mends(error, tp)
-        if tp in self._failures:
+        if tp in self._failures or tp in self._unsought:
             return
         if tp is None or offset is None or offset < 0 or offset == self._sought.get(tp):
             kafka_errors.require_in_range(error, tp)

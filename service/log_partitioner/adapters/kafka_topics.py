@@ -160,6 +160,12 @@ class KafkaTopics:
         A range is read once a message beyond it has come, or its last offset, or the end of the log from there on. An
         earlier end may be that of a leader that does not know everything yet.
         """
+        try:
+            yield from self._read(ranges)
+        except KafkaException as error:
+            raise UnansweredError("reading topics", error.args[0]) from error
+
+    def _read(self, ranges: Mapping[TopicPartition, tuple[int, int]]) -> Iterator[SourceRecord]:
         waiting = {tp: end for tp, (first, end) in ranges.items() if first < end}
         left = sum(end - ranges[tp][0] for tp, end in waiting.items())
         client, paused, until = self._client(), [], self._wait()

@@ -25,6 +25,7 @@ class FlushReason(StrEnum):
     SPOOL = "spool"
     ESTIMATE = "estimate"
     SHRUNK = "shrunk"
+    REFETCH = "refetch"
     ASSIGNED = "assigned"
     REVOKED = "revoked"
     STOPPING = "stopping"

@@ -1,8 +1,9 @@
 """The worker's log events, declared once: the worker encodes them here, and readers of its log decode them here.
 
 A line is one JSON object: the fields of every line (`Head`), and those of its event. Other programs read names and
-fields (docs/LOG_EVENTS.md is made from this file). A field that is added later gets a default, so that older lines can
-still be read; a field with its default value is not written. Events of `plain_events` are written by their names.
+fields (docs/LOG_EVENTS.md is made from this file). A field that is added after the first release gets a default, so
+that older lines can still be read; a field with its default value is not written. Events of `plain_events` are written
+by their names.
 """
 
 from __future__ import annotations

@@ -299,7 +299,7 @@ class Controller:
             if self._verification is not None:
                 self._verification.committed(summary.sent)
                 if reason not in (FlushReason.REVOKED, FlushReason.ASSIGNED):
-                    self._verification.look(left)
+                    self._verification.look(left.at_most(self._rules.revoke_budget_s))
         self._is_late = left.remaining_s() < self._rules.budget_s
 
     def _committed(self, batch: ClosedBatch, summary: FlushSummary, reason: FlushReason) -> None:
@@ -380,7 +380,7 @@ class Controller:
         if error is not None:
             raise StopError(f"a rebalance callback failed: {describe(error)}") from error
         if self._verification is not None:  # what was flushed inside a callback, which others wait for
-            self._verification.look(self._before_settling())
+            self._verification.look(self._before_settling().at_most(self._rules.revoke_budget_s))
             self._is_late = self._before_settling().remaining_s() < self._rules.budget_s
 
 

@@ -48,7 +48,9 @@ from log_partitioner.runtime.uploader import bytes_upload, file_upload
 
 KNOWN_SCHEMAS_MAX = 100_000
 KNOWN_SCHEMAS_S = 3600.0  # somebody may delete them, as by a lifecycle rule: then they are written again
-ROUTINE = frozenset({FlushReason.INTERVAL, FlushReason.ASSIGNED, FlushReason.REVOKED, FlushReason.STOPPING})
+ROUTINE = frozenset(
+    {FlushReason.INTERVAL, FlushReason.REFETCH, FlushReason.ASSIGNED, FlushReason.REVOKED, FlushReason.STOPPING}
+)
 ILLEGAL_GENERATION = "ILLEGAL_GENERATION"
 
 

@@ -64,6 +64,8 @@ class Refetcher:
                 self._note(tp, owned[tp].next_offset, failure)
             elif now_s >= known.due_s:
                 due.append(tp)
+        if any(self._troubles[tp].times > RETRIES for tp in due):  # one flush serves all that are held
+            due = [tp for tp in failures if tp in due or self._troubles[tp].times > RETRIES]
         if due:
             flush()
         for tp in due:

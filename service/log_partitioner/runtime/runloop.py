@@ -114,7 +114,7 @@ class Runloop:
             except Exception:  # of broker, store or disk, or a bug of ours: it would be no record's doing
                 self._crash_guard.release()
                 raise
-        self._refetcher.turn(flush=lambda: self._flush_apart(FlushReason.ASSIGNED))
+        self._refetcher.turn(flush=lambda: self._flush_apart(FlushReason.REFETCH))
         self._count(len(records))
         if self._stop.requested:
             self._controller.stop()

@@ -57,7 +57,7 @@ class LogFiles:
                 if not window.has(at_ms):
                     self.counts["outside the time asked for"] += 1
                     continue
-                if line.event is None and line.head.event in EVENTS:
+                if line.event is None and EVENTS.get(line.head.event) in RULED:
                     self.counts[UNREADABLE] += 1
                     continue
                 self.counts["of workers"] += 1

@@ -216,6 +216,15 @@ def test_nothing_behind_what_cannot_be_read_is_handed_over_until_it_is_sought(be
     assert bench.consume(scripted_message(2)) == [2]
 
 
+def test_error_of_what_is_not_sought_yet_is_of_an_earlier_tenure(bench: Bench) -> None:
+    """Taken with the callbacks of a revoke and an assignment: it would be held against the new tenure."""
+    bench.assign(S0)
+    assert bench.consume(scripted_message(2, error=KafkaError(KafkaError._BAD_MSG))) == []
+    assert not bench.adapter.failures()
+    bench.seek(P0)
+    assert bench.consume(scripted_message(40)) == [40]
+
+
 def test_what_has_failed_is_assigned_anew_and_sought_where_it_is_to_go_on(bench: Bench) -> None:
     """The others stay as they are; it is read again."""
     bench.assign(S0, S1)

@@ -90,3 +90,23 @@ def test_nothing_is_open_while_it_is_fetched_again(monkeypatch: pytest.MonkeyPat
     turn(rig, worker, 4)
     assert was_open
     assert not any(was_open)
+
+
+def test_what_is_held_is_fetched_again_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each time costs a flush of what is open: one serves all of them."""
+    rig, worker = broken()
+    turn(rig, worker, 30)
+    rig.broker.logs[P1].broken.append(range(10, 11))
+    rig.fill(P1, 2)
+    turn(rig, worker, 2 * round(HOLD_S))
+    at: dict[TopicPartition, list[float]] = {P0: [], P1: []}
+    fetch_again = worker.consumer.fetch_again
+
+    def noted(tp: TopicPartition, start: CommittedOffset) -> None:
+        at[tp].append(rig.clock.now_s())
+        fetch_again(tp, start)
+
+    monkeypatch.setattr(worker.consumer, "fetch_again", noted)
+    turn(rig, worker, 2 * round(HOLD_S))
+    assert at[P0]
+    assert at[P0] == at[P1]

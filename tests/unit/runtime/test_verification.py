@@ -186,6 +186,18 @@ def test_source_that_cannot_be_read_leaves_entries_unverified() -> None:
     assert not worker.metrics.total("verification_differences")
 
 
+def test_judge_that_fails_leaves_entries_unverified(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The flush is committed: whatever is wrong with the judge, the worker goes on."""
+    rig = Rig()
+    worker = holding(rig)
+    monkeypatch.setattr(worker.store, "read", lambda *_, **__: 1 / 0)
+    with capture_logs() as lines:
+        rig.drain()
+        worker.step()
+    assert worker.metrics.total("unverified_entries") == 6
+    assert [line["message"] for line in lines if line["event"] == "entries_not_verified"] == ["ZeroDivisionError"]
+
+
 def test_judgement_is_cut_short_once_the_worker_is_asked_to_stop() -> None:
     """The grace period is for the last flush."""
     rig = Rig(tps=(P0, P1))
@@ -203,8 +215,8 @@ def test_judgement_is_cut_short_once_the_worker_is_asked_to_stop() -> None:
 
 
 @pytest.mark.parametrize("reason", ["interval", "revoked"])
-def test_judgement_ends_in_time_for_the_next_poll(reason: str) -> None:
-    """What may follow a flush has its time between two polls; a judgement has what is left, but for one answer."""
+def test_judgement_holds_up_a_revoke_no_longer_than_a_flush_may(reason: str) -> None:
+    """A revoke may wait for it: it takes no longer than the last flush of a revoke may, but for one answer."""
     rig = Rig()
     worker = holding(rig, ON.with_layout("file"))
     for user in range(6):
@@ -228,7 +240,7 @@ def test_judgement_ends_in_time_for_the_next_poll(reason: str) -> None:
     rig.turn_until(lambda: worker.metrics.total("flushes", reason=reason) > 0)
     rig.turn_until(lambda: max(gaps) > 0)
     assert worker.metrics.total("unverified_entries") > 0
-    assert 120 < max(gaps) < flush.poll_budget_s - flush.settle_s + 60
+    assert 60 <= max(gaps) < flush.revoke_budget_s + 60
 
 
 def test_share_of_flushes_is_judged_first_of_all_the_first() -> None:

@@ -238,6 +238,15 @@ def test_line_that_cannot_be_read_is_as_good_as_missing() -> None:
     assert any("line 6 of its own counting is missing" in doubt for doubt in found.doubts)
 
 
+def test_line_that_no_rule_concerns_need_not_be_read() -> None:
+    """As one of a newer worker: nothing is in doubt for it."""
+    pod = Pod("w1").owns(1, source="policy", p0=0).say("flush_verified", batch_id="w1-b1-1").commits({P0: (0, 10)})
+
+    found = judged(pod.stops().lines)
+
+    assert (found.violations, found.doubts) == ([], [])
+
+
 def test_groups_do_not_meet() -> None:
     """Two deployments of one source: each commits everything."""
     one = Pod("w1", group="one").owns(1, source="policy", p0=0).commits({P0: (0, 10)})
