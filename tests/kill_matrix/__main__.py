@@ -1,7 +1,10 @@
 """`python -m tests.kill_matrix --record FILE [TESTS]`: which mutants do these tests notice?
 
 The record has a line of JSON for each mutant. The tests that call the changed function are asked, the cheapest first,
-until one fails. The record names that one, or says that none did. A test that fails without any change is not asked.
+until one fails. The record names that one, or says that none did, or which one was asked when the mutant's time was
+over. A test that fails without any change is not asked. Which test calls what is kept beside the record, in FILE.calls:
+an interrupted run goes on at once.
+
 With `--again FILE` the mutants are those of an earlier record, and the tests that noticed them are asked first: so two
 records, before and after tests were taken away, can be compared.
 
@@ -14,6 +17,7 @@ import argparse
 import json
 import os
 import random
+import resource
 import signal
 import sys
 import threading
@@ -31,6 +35,7 @@ from tests.kill_matrix.mutate import Site, put_in_force, sites_of
 ROOT = Path(__file__).parents[2]
 TESTS = ("tests/unit", "tests/property", "tests/contract", "tests/model", "tests/simulation", "tests/golden")
 _LIMIT_S = 120.0
+_CPU_LIMIT_S = 40  # of a mutant: the same on a busy machine
 _PER_FUNCTION_MAX = 4
 
 
@@ -66,13 +71,16 @@ class Matrix:
         """Ask which functions each test calls, choose mutants, and try each."""
         items = {item.nodeid: item for item in session.items}
         _say(f"{len(items)} tests; which functions do they call?")
-        costs, called, failed = self._asked(items)
+        calls = Path(f"{self._options.record}.calls")
+        if not calls.exists():
+            calls.write_text(json.dumps(self._asked(items)))
+        costs, called, failed = json.loads(calls.read_text())
         if failed:  # such as those that measure times, while they are watched
             _say(f"without any change these fail, and are not asked: {', '.join(failed)}")
         by_function: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
         for test in sorted(called.keys() - set(failed), key=lambda name: (costs[name], name)):
-            for function in called[test]:
-                by_function[function].append(test)
+            for file, name in called[test]:
+                by_function[file, name].append(test)
         record = Path(self._options.record)
         known = {json.loads(line)["id"] for line in record.read_text().splitlines()} if record.exists() else set()
         chosen = [one for one in self._choose(by_function) if one[0].id not in known]
@@ -157,6 +165,7 @@ class Matrix:
 
     def _tried(self, change: Change, items: Sequence[pytest.Item]) -> Callable[[], Iterator[dict[str, Any]]]:
         def run() -> Iterator[dict[str, Any]]:
+            resource.setrlimit(resource.RLIMIT_CPU, (_CPU_LIMIT_S, _CPU_LIMIT_S + 5))
             yield {"applied": put_in_force(ROOT / change.file, change.site)}
             for item in items:
                 yield {"asked": item.nodeid}
@@ -177,7 +186,10 @@ def _verdict(child: _Child) -> dict[str, Any]:
         ended = ended or "noticed" in line
         told.update(line)
     if not ended and told["asked"] is not None:  # it hung, or took the process with it: the suite would not be green
-        told["noticed"] = told["asked"]
+        if child.code in (-signal.SIGXCPU, -signal.SIGKILL):
+            told["limit"] = told["asked"]
+        else:
+            told["noticed"] = told["asked"]
     del told["asked"]
     return told
 
@@ -219,7 +231,7 @@ class _Child:
         """Wait for its end, and return what it told."""
         while not self.is_done():
             self._reader.join(0.05)
-        os.waitpid(self._pid, 0)
+        self.code = os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1])
         self._told.close()
         self.was_read = True
         return [json.loads(line) for line in self._lines]
@@ -248,7 +260,8 @@ class _Watched:
         found = set()
         for code in list(self._codes.values()):  # at once: threads that a test has left still add to it
             path = Path(code.co_filename)
-            if path.is_relative_to(ROOT) and path.relative_to(ROOT).parts[0] in {"service", "pipeline"}:
+            ours = path.suffix == ".py" and path.is_relative_to(ROOT)
+            if ours and path.relative_to(ROOT).parts[0] in {"service", "pipeline"}:
                 outer = code.co_qualname.split(".<locals>")[0].rpartition(".")[2]
                 found.add((str(path.relative_to(ROOT)), outer))
         self._codes.clear()
