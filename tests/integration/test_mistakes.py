@@ -94,7 +94,11 @@ def test_two_workers_of_one_name_are_told_that_another_has_it(deployment: Deploy
 
     Both have records to commit: a worker whose TopicPartitions are empty takes the name once, and is in nobody's way.
     """
+    flushes = deployment.kafka.create_topic(
+        f"{deployment.source}-flushes-of-twins"
+    )  # others would find their group there
     settings = {"LOGP_WORKER": "twin", "LOGP_KAFKA__GROUP_ID": "twins", "LOGP_FLUSH__INTERVAL_S": "0.5"}
+    settings |= {"LOGP_KAFKA__FLUSHES_TOPIC": flushes}
     twins = ("twin-1", "twin-2")
     first = 0
     try:

@@ -17,6 +17,7 @@ from log_partitioner.adapters.kafka_errors import answer_of, is_no_topic, requir
 from log_partitioner.adapters.kafka_log import make_client
 from log_partitioner.adapters.kafka_options import PINNED_CONSUMER
 from log_partitioner.adapters.kafka_values import topic_partition
+from log_partitioner.boundary import END_OFFSET, FIRST_OFFSET
 from log_partitioner.config.settings import KafkaSettings
 from log_partitioner.control.deadline import Deadline
 from log_partitioner.errors import CouldNotTellError
@@ -120,8 +121,18 @@ class KafkaTopics:
 
     def ends(self, tp: TopicPartition, *, isolation: str = "read_committed") -> Ends:
         """Ask for the first offset of a TopicPartition, and the end before any open transaction."""
-        client, asked = self._client(isolation), confluent_kafka.TopicPartition(*tp)
-        return Ends(*self._ask(f"the ends of {tp}", lambda left_s: client.get_watermark_offsets(asked, timeout=left_s)))
+        client = self._client(isolation)
+
+        def ask(place: int) -> int:  # one by one: get_watermark_offsets takes the one for both (KAFKA_FACTS O13)
+            asked = [confluent_kafka.TopicPartition(*tp, place)]
+            (found,) = self._ask(
+                f"the ends of {tp}",
+                lambda left_s: require_answered(client.offsets_for_times(asked, timeout=left_s)),
+            )
+            offset: int = found.offset
+            return offset
+
+        return Ends(ask(FIRST_OFFSET), ask(END_OFFSET))
 
     def settled(
         self, tps: Iterable[TopicPartition], *, within_s: float = SETTLE_S
@@ -180,6 +191,8 @@ class KafkaTopics:
                 if tp is not None and tp not in waiting:
                     continue
                 if error is not None and error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001
+                    if tp is not None and offset is not None and offset >= waiting[tp]:
+                        continue  # behind a broken batch the library may have gone anywhere (KAFKA_FACTS L1)
                     raise UnansweredError(f"reading {tp or 'topics'}", error, offset)
                 assert tp is not None, "a record and an end are of a TopicPartition"
                 assert offset is not None, "and have an offset"

@@ -13,6 +13,7 @@ from structlog.testing import capture_logs
 
 from log_partitioner.adapters import kafka_topics
 from log_partitioner.adapters.kafka_flush_records import KafkaFlushRecords
+from log_partitioner.boundary import FIRST_OFFSET
 from log_partitioner.control.deadline import Deadline
 from log_partitioner.control.flush_history import OurGroup
 from log_partitioner.errors import HistoryUnknownError, LeavingError
@@ -70,16 +71,21 @@ class Topic:
         numbers = range(len(self.partitions))
         return SimpleNamespace(topics={topic: SimpleNamespace(error=self.error, partitions=dict.fromkeys(numbers))})
 
-    def get_watermark_offsets(self, asked: Any, *, timeout: float) -> tuple[int, int]:
-        """Give first offset and end, as a reader of what is committed is told."""
+    def offsets_for_times(self, asked: list[Any], *, timeout: float) -> list[Any]:
+        """Give first offset or end, as a reader of what is committed is told."""
         assert timeout > 0
-        first, end = self.firsts.get(asked.partition, 0), len(self.partitions[asked.partition])
+        return [_place(one, self._first(one) if one.offset == FIRST_OFFSET else self._end(one)) for one in asked]
+
+    def _first(self, asked: Any) -> int:
+        return self.firsts.get(asked.partition, 0)
+
+    def _end(self, asked: Any) -> int:
         if asked.partition in self.stable:
             self.idle += 1
             CLOCK.advance(self.idle_s)
         if self.idle == 5 and not self.hangs:
             self.stable.clear()
-        return first, self.stable.get(asked.partition, end)
+        return self.stable.get(asked.partition, len(self.partitions[asked.partition]))
 
     def assign(self, positions: list[Any]) -> None:
         """Begin to read."""
@@ -123,10 +129,15 @@ class _Uncommitted:
         self._topic = topic
         self.close, self.list_topics = topic.close, topic.list_topics
 
-    def get_watermark_offsets(self, asked: Any, *, timeout: float) -> tuple[int, int]:
-        """Give first offset and end."""
-        marks = self._topic.get_watermark_offsets(asked, timeout=timeout)
-        return marks and (marks[0], len(self._topic.partitions[asked.partition]))
+    def offsets_for_times(self, asked: list[Any], *, timeout: float) -> list[Any]:
+        """Give first offset or end."""
+        (one,), ends = asked, [len(self._topic.partitions[place.partition]) for place in asked]
+        told = self._topic.offsets_for_times(asked, timeout=timeout)
+        return told if one.offset == FIRST_OFFSET else [_place(one, ends[0])]
+
+
+def _place(asked: Any, offset: int) -> confluent_kafka.TopicPartition:
+    return confluent_kafka.TopicPartition(asked.topic, asked.partition, offset)
 
 
 class _Message:

@@ -11,13 +11,14 @@ from confluent_kafka import KafkaError, KafkaException
 
 from log_partitioner.adapters import kafka_topics
 from log_partitioner.adapters.kafka_topics import Ends, KafkaTopics, UnansweredError
+from log_partitioner.boundary import END_OFFSET, FIRST_OFFSET
 from log_partitioner.config.settings import KafkaSettings
 from log_partitioner.errors import CouldNotTellError
 from tests.fakes.records import P0
 
 
 class Consumer:
-    """A client that refuses to tell watermarks some times, and gives messages poll by poll."""
+    """A client that refuses to tell the ends some times, and gives messages poll by poll."""
 
     refusals: list[int]
     polls: list[list[Any]]
@@ -25,12 +26,13 @@ class Consumer:
     def __init__(self, _options: dict[str, Any]) -> None:
         """Take no notice."""
 
-    def get_watermark_offsets(self, _tp: object, *, timeout: float) -> tuple[int, int]:
+    def offsets_for_times(self, asked: list[Any], *, timeout: float) -> list[Any]:
         """Refuse, or answer."""
         assert timeout > 0
         if self.refusals:
             raise KafkaException(KafkaError(self.refusals.pop()))
-        return 3, 9
+        told = {FIRST_OFFSET: 3, END_OFFSET: 9}
+        return [confluent_kafka.TopicPartition(one.topic, one.partition, told[one.offset]) for one in asked]
 
     def consume(self, most: int, _timeout: float) -> list[Any]:
         """Give the next poll's messages."""
@@ -103,6 +105,15 @@ def test_what_cannot_be_read_is_told_with_its_offset(topics: KafkaTopics) -> Non
     with pytest.raises(UnansweredError, match=r"reading .*_BAD_MSG") as told:
         next(read)
     assert told.value.offset == 4
+
+
+def test_error_behind_the_range_is_none_of_it(topics: KafkaTopics) -> None:
+    """Behind a broken batch the library may go where the log has nothing, and says so of any assignment."""
+    Consumer.polls = [
+        [message(2**52, KafkaError._AUTO_OFFSET_RESET), message(3)],
+        [message(5, KafkaError._PARTITION_EOF)],
+    ]
+    assert [record.offset for record in topics.read({P0: (3, 5)})] == [3]
 
 
 def test_silence_is_told(topics: KafkaTopics, monkeypatch: pytest.MonkeyPatch) -> None:
