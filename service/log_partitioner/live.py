@@ -109,7 +109,7 @@ class LiveJudge:
             announced.add(message, left_out=(), source={})
             announced.take(message, told)
         records = announced.read_flushes(flush_messages)
-        # What it does not move was committed before, up to where it begins.
+        # Before the flush each of its TopicPartitions was committed up to the first offset of its line.
         before = {tp_of(line): line.first_offset for record in records for line in record.topic_partitions}
         ranges = Ranges(records, {**before, **flush.next_offsets})
         ranges.check({}, findings)

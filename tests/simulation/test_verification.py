@@ -48,7 +48,7 @@ def differences_found(run_seed: Run, name: str) -> str:
     ],
 )
 def test_wrong_worker_is_found(name: str, kind: str, run_seed: Run) -> None:
-    """What this mode is for: between the source and the objects in the store."""
+    """This mode is for faults between the source and the objects in the store."""
     assert kind in differences_found(run_seed, name)
 
 

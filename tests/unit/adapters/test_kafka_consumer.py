@@ -117,7 +117,7 @@ def test_nothing_of_an_assignment_is_the_librarys_before_it_is_sought(bench: Ben
 
 @pytest.mark.parametrize("callback", ["on_revoke", "on_lost"])
 def test_only_what_the_library_has_is_taken_back_from_it(bench: Bench, callback: str) -> None:
-    """Of what it has not it would refuse all; and it is told in any case, or the binding would take back everything."""
+    """The library refuses all if one is not its own; it is told in any case, or the binding takes back everything."""
     bench.assign(S0, S1)
     bench.seek(P0)
     bench.library.callbacks[callback](bench.library, [confluent_kafka.TopicPartition(*S1)])

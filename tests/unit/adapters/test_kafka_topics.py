@@ -1,4 +1,4 @@
-"""What is asked of brokers: a leader or a coordinator that moves is asked again, anything else is told."""
+"""Questions to brokers: a leader or a coordinator that moves is asked again, any other refusal is told."""
 
 from __future__ import annotations
 

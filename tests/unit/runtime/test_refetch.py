@@ -77,7 +77,7 @@ def test_each_failure_is_logged_once() -> None:
 
 
 def test_nothing_is_open_while_it_is_fetched_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is open would be read by another, too, where the library takes it for the answer to a revoke."""
+    """The next owner would read an open batch again if the library took the call for the answer to a revoke."""
     rig, worker = broken()
     was_open: list[bool] = []
     fetch_again = worker.consumer.fetch_again
