@@ -29,7 +29,7 @@ from log_partitioner.config.section import (
 from log_partitioner.config.settings import Settings, Zone
 from log_partitioner.config.sources import SourcedSettings, read_settings
 from log_partitioner.errors import SettingsError
-from log_partitioner.oracle.times import EpochUnit
+from log_partitioner.proof.oracle.times import EpochUnit
 
 PREFIX = "PIPELINE_"
 _OF_SECRETS = ("password", "passwd", "passphrase", "secret", "key.pem", "jaas", "credential")

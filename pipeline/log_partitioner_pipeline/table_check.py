@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from log_partitioner.accounting import Kind
 from log_partitioner.avro.schema import META
+from log_partitioner.formats.findings import Kind
 from log_partitioner_pipeline.audit import sides
 from log_partitioner_pipeline.audit.frames import ENTRY_KEY
 from log_partitioner_pipeline.columns import REFERENCE

@@ -14,14 +14,14 @@ import sys
 from collections.abc import Sequence
 
 from log_partitioner import privacy, trial
-from log_partitioner.audit import run as audit
 from log_partitioner.config import checks
 from log_partitioner.config.rules import lane_rules
 from log_partitioner.config.settings import Settings
 from log_partitioner.errors import LogPartitionerError, SettingsError
 from log_partitioner.offsets import command as offsets
+from log_partitioner.proof.audit import run as audit
+from log_partitioner.proof.verify import command as verify_logs
 from log_partitioner.usage import COMMANDS, add_usage
-from log_partitioner.verify import command as verify_logs
 from log_partitioner.version import product_version
 
 FAILED, REFUSED = 1, 2

@@ -11,7 +11,7 @@ import pytest
 from log_partitioner.boundary import Clock, StoredObject
 from log_partitioner.control.deadline import Deadline
 from log_partitioner.errors import KeyTakenError, ReadBackError, UploadError
-from log_partitioner.live import StoredObjects
+from log_partitioner.proof.live import StoredObjects
 from log_partitioner.runtime.ports import ObjectStore
 
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from log_partitioner.audit.audit import Audit, Options
-from log_partitioner.audit.report import Report
-from log_partitioner.audit.store import Address, FetchedObject
 from log_partitioner.formats.model import SourceRecord, TopicPartition
+from log_partitioner.proof.audit.audit import Audit, Options
+from log_partitioner.proof.audit.report import Report
+from log_partitioner.proof.audit.store import Address, FetchedObject
 from log_partitioner.runtime.positions import StartAt
 from tests.fakes.broker import FakeBroker
 from tests.fakes.worker import settings_of
 
 
 class BrokerTopics:
-    """Fulfils `log_partitioner.audit.audit.Topics` over a fake broker."""
+    """Fulfils `log_partitioner.proof.audit.audit.Topics` over a fake broker."""
 
     def __init__(self, broker: FakeBroker) -> None:
         self._broker = broker
@@ -53,7 +53,7 @@ class BrokerTopics:
 
 
 class BucketStore:
-    """Fulfils `log_partitioner.audit.store.Store` over a fake bucket."""
+    """Fulfils `log_partitioner.proof.audit.store.Store` over a fake bucket."""
 
     def __init__(self, objects: Mapping[str, bytes]) -> None:
         self._objects = objects

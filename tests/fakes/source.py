@@ -13,7 +13,7 @@ from tests.fakes.consumer import Point, no_point
 
 
 class FakeSource:
-    """Fulfils `log_partitioner.live.RangeReader`."""
+    """Fulfils `log_partitioner.proof.live.RangeReader`."""
 
     def __init__(self, broker: FakeBroker, wait: Callable[[], Deadline], *, point: Point = no_point) -> None:
         self._broker = broker

@@ -27,9 +27,9 @@ from log_partitioner.control.flush_history import OurGroup
 from log_partitioner.control.flush_policy import FlushBounds
 from log_partitioner.input.decode import InputRules, RecordDecoder
 from log_partitioner.input.json_text import JsonDecoder
-from log_partitioner.live import LiveJudge
 from log_partitioner.partitioning.event_time import LATEST_US, TimeRules
 from log_partitioner.partitioning.partitioner import KeyRules, Partitioner
+from log_partitioner.proof.live import LiveJudge
 from log_partitioner.runtime import worker
 from log_partitioner.runtime.controller import Controller
 from log_partitioner.runtime.first_look import LookRules

@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
-from log_partitioner.accounting import ExitCode
+from log_partitioner.proof.accounting import ExitCode
 from tests.integration.flow import Flow
 from tests.integration.harness import Deployment
 from tests.integration.test_unreadable import BATCH, damage, write_batches

@@ -17,9 +17,9 @@ import fastavro
 from confluent_kafka import Message
 from msgspec.structs import replace
 
-from log_partitioner.accounting import Kind
 from log_partitioner.avro.container import SYNC_BYTES, block, compressor, header
 from log_partitioner.formats.dead_letter import HEADER_GROUP
+from log_partitioner.formats.findings import Kind
 from log_partitioner.formats.flush_record import FlushedTopicPartition, FlushRecord, encode_flush_record, merge_parts
 from log_partitioner.formats.reference import (
     Checksum,

@@ -7,8 +7,8 @@ from typing import Any
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
-from log_partitioner.oracle.equal import canonical
-from log_partitioner.oracle.json_text import parse_rounding
+from log_partitioner.proof.oracle.equal import canonical
+from log_partitioner.proof.oracle.json_text import parse_rounding
 from log_partitioner_pipeline.session import CATALOG
 from log_partitioner_pipeline.table_rows import restore
 from tests.pipeline.conftest import Lake

@@ -10,7 +10,8 @@ from msgspec.structs import replace
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from log_partitioner.accounting import ExitCode, Kind
+from log_partitioner.formats.findings import Kind
+from log_partitioner.proof.accounting import ExitCode
 from log_partitioner_pipeline.audit.auditor import Auditor, Options
 from log_partitioner_pipeline.audit.result import Result, Window
 from log_partitioner_pipeline.jobs.materialize import Materialize

@@ -7,10 +7,11 @@ from functools import partial
 import pytest
 from msgspec.structs import replace
 
-from log_partitioner.accounting import ExitCode, Kind
 from log_partitioner.formats.dead_letter import parse_headers
+from log_partitioner.formats.findings import Kind
 from log_partitioner.formats.flush_record import decode_backfill_record, encode_backfill_record
 from log_partitioner.formats.reference import Reference, decode_message, encode_message, reference_id
+from log_partitioner.proof.accounting import ExitCode
 from log_partitioner_pipeline.audit.auditor import Auditor, Options
 from log_partitioner_pipeline.audit.result import Result, Window
 from log_partitioner_pipeline.backfill.outbox import outboxes_prefix

@@ -8,8 +8,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from log_partitioner.accounting import Kind
 from log_partitioner.config.s3_settings import S3Settings
+from log_partitioner.formats.findings import Kind
 from log_partitioner.formats.model import TopicPartition
 from log_partitioner_pipeline.audit import frames
 from log_partitioner_pipeline.audit.accounts import coverage, judge_flushes, without_offset

@@ -8,8 +8,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from log_partitioner.accounting import Kind
-from log_partitioner.oracle.json_text import parse_rounding
+from log_partitioner.formats.findings import Kind
+from log_partitioner.proof.oracle.json_text import parse_rounding
 from log_partitioner_pipeline.audit.by_id import ArchiveRules, compare
 from log_partitioner_pipeline.audit.csv_values import value_of_entry, value_of_text
 from log_partitioner_pipeline.audit.frames import ARCHIVED, IDENTIFIED

@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from log_partitioner.accounting import Kind
+from log_partitioner.formats.findings import Kind
 from log_partitioner_pipeline.audit import by_id, csv_collect
 from log_partitioner_pipeline.audit.by_id import ArchiveRules
 from log_partitioner_pipeline.audit.csv_archive import ArchivedFile, read_files

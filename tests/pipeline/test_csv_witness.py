@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from log_partitioner.accounting import ExitCode, Kind
+from log_partitioner.formats.findings import Kind
+from log_partitioner.proof.accounting import ExitCode
 from log_partitioner_pipeline import cli
 from log_partitioner_pipeline.audit.auditor import Auditor, Options
 from log_partitioner_pipeline.audit.csv_auditor import CsvAuditor, CsvOptions

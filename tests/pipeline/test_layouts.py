@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 import pytest
 from structlog.testing import capture_logs
 
-from log_partitioner.accounting import ExitCode, Kind
 from log_partitioner.formats.adoption import Lineage
+from log_partitioner.formats.findings import Kind
 from log_partitioner.formats.model import TopicPartition
-from log_partitioner.oracle.equal import canonical
+from log_partitioner.proof.accounting import ExitCode
+from log_partitioner.proof.oracle.equal import canonical
 from log_partitioner_pipeline.audit.auditor import Auditor, Options
 from log_partitioner_pipeline.audit.result import Result, Window
 from log_partitioner_pipeline.backfill.held import held_by_references

@@ -13,7 +13,7 @@ from pyspark.sql import types as T
 
 from log_partitioner.config.settings import KafkaSettings
 from log_partitioner.formats.reference import Reference, encode_message
-from log_partitioner.oracle.equal import canonical
+from log_partitioner.proof.oracle.equal import canonical
 from log_partitioner_pipeline.errors import PipelineError, TableError
 from log_partitioner_pipeline.jobs.materialize import Materialize
 from log_partitioner_pipeline.jobs.user_activity import UserActivity

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import pytest
 
-from log_partitioner.oracle.equal import canonical
+from log_partitioner.proof.oracle.equal import canonical
 from log_partitioner_pipeline.jobs.materialize import Materialize
 from tests.integration.harness import Deployment
 from tests.integration.one_worker import run_through

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from log_partitioner.accounting import ExitCode
+from log_partitioner.proof.accounting import ExitCode
 from log_partitioner_pipeline.audit.auditor import Auditor, Options
 from log_partitioner_pipeline.audit.result import Window
 from log_partitioner_pipeline.jobs.materialize import Materialize

@@ -13,9 +13,10 @@ from typing import Any, NamedTuple
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from log_partitioner.accounting import ExitCode, Kind
+from log_partitioner.formats.findings import Kind
 from log_partitioner.formats.model import TopicPartition
-from log_partitioner.oracle.equal import canonical
+from log_partitioner.proof.accounting import ExitCode
+from log_partitioner.proof.oracle.equal import canonical
 from log_partitioner_pipeline.activity import stages
 from log_partitioner_pipeline.activity.tables import StateTable
 from log_partitioner_pipeline.audit import sides

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from log_partitioner.accounting import ExitCode
 from log_partitioner.errors import CouldNotTellError
-from log_partitioner.oracle.equal import canonical
+from log_partitioner.proof.accounting import ExitCode
+from log_partitioner.proof.oracle.equal import canonical
 from log_partitioner_pipeline.audit.auditor import Auditor, Options
 from log_partitioner_pipeline.audit.result import Window
 from log_partitioner_pipeline.backfill.ranges import Wanted

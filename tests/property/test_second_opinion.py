@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from log_partitioner import native
 from log_partitioner.config.settings import IdSettings, InputSettings, Settings, TimeSettings, UserSettings
 from log_partitioner.formats.model import SourceRecord, TopicPartition
-from log_partitioner.oracle.judge import Judge
+from log_partitioner.proof.oracle.judge import Judge
 from tests.fakes.lanes import RecordedEntry, recorded, settings
 from tests.strategies import times_as_many
 

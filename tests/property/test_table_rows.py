@@ -11,8 +11,8 @@ from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from log_partitioner.avro.schema import META
-from log_partitioner.oracle.equal import canonical
-from log_partitioner.oracle.json_text import parse_rounding
+from log_partitioner.proof.oracle.equal import canonical
+from log_partitioner.proof.oracle.json_text import parse_rounding
 from log_partitioner_pipeline.columns import FIXED_FIELDS, admit, project
 from log_partitioner_pipeline.objects import Content
 from log_partitioner_pipeline.pieces import pieces_of

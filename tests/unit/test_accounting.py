@@ -9,9 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from log_partitioner.accounting import (
+from log_partitioner.formats.findings import Kind
+from log_partitioner.formats.flush_record import (
+    BackfilledTopicPartition,
+    BackfillRecord,
+    BackfillTotals,
+    FlushedTopicPartition,
+    FlushTotals,
+)
+from log_partitioner.formats.model import TopicPartition
+from log_partitioner.formats.reference import SourceRange
+from log_partitioner.proof.accounting import (
     Counted,
-    Kind,
     Sums,
     Wrong,
     judge_joins,
@@ -22,15 +31,6 @@ from log_partitioner.accounting import (
     judge_totals,
     judge_uncommitted,
 )
-from log_partitioner.formats.flush_record import (
-    BackfilledTopicPartition,
-    BackfillRecord,
-    BackfillTotals,
-    FlushedTopicPartition,
-    FlushTotals,
-)
-from log_partitioner.formats.model import TopicPartition
-from log_partitioner.formats.reference import SourceRange
 
 ONE, OTHER = TopicPartition("logs", 0), TopicPartition("logs", 1)
 COMMITTED = {ONE: 10, OTHER: 8}

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from log_partitioner.accounting import Kind
+from log_partitioner.formats.findings import Kind
 from log_partitioner_pipeline.audit import metrics
 from log_partitioner_pipeline.audit.metrics import AuditMetrics, last_success_in
 from log_partitioner_pipeline.config import load_all

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from log_partitioner.accounting import Kind
+from log_partitioner.formats.findings import Kind
 from log_partitioner_pipeline.audit.history import kept
 from log_partitioner_pipeline.audit.metrics import AuditMetrics
 from log_partitioner_pipeline.audit.result import Result, decode

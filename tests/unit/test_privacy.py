@@ -52,7 +52,7 @@ def test_process_that_falls_over_shows_where_and_not_with_what(
         monkeypatch.setenv(f"LOGP_{name}", value)
     for name in ("S3__ACCESS_KEY", "S3__SECRET_KEY"):
         monkeypatch.setenv(f"LOGP_{name}", canaries.SECRET)
-    for place in ("runtime.app.run", "audit.run.main", "offsets.command.main"):
+    for place in ("runtime.app.run", "proof.audit.run.main", "offsets.command.main"):
         monkeypatch.setattr(f"log_partitioner.{place}", fall_over)
     code = cli.main(command.split())
     out, err = capsys.readouterr()

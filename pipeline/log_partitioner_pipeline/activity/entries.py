@@ -15,9 +15,9 @@ from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from log_partitioner.avro.schema import META
-from log_partitioner.oracle.decode import Decoder
-from log_partitioner.oracle.equal import NUMBER_KEY
-from log_partitioner.oracle.published_schema import PublishedSchema
+from log_partitioner.proof.oracle.decode import Decoder
+from log_partitioner.proof.oracle.equal import NUMBER_KEY
+from log_partitioner.proof.oracle.published_schema import PublishedSchema
 from log_partitioner_pipeline.objects import Objects
 from log_partitioner_pipeline.pieces import decode_share
 from log_partitioner_pipeline.rows import open_piece
@@ -25,7 +25,7 @@ from log_partitioner_pipeline.rows import open_piece
 if TYPE_CHECKING:
     from log_partitioner.config.s3_settings import S3Settings
     from log_partitioner.config.settings import InputSettings
-    from log_partitioner.oracle.published_schema import Restore
+    from log_partitioner.proof.oracle.published_schema import Restore
     from log_partitioner_pipeline.config import ActivitySettings
     from log_partitioner_pipeline.objects import Content
     from log_partitioner_pipeline.pieces import ReadGroup, ReferencePart
@@ -127,7 +127,7 @@ def _index_of(index: int, root: Row | None) -> int:
 
 
 def size_of(entry: object) -> int:
-    """Return the size of an entry in bytes: its JSON text in the form of `log_partitioner.oracle.equal`, in UTF-8.
+    """Return the size of an entry in bytes: its JSON text in the form of `proof.oracle.equal`, in UTF-8.
 
     So equal entries (DESIGN 3.2) have one size, whichever file they are read from: no spaces, no nulls, whole numbers
     by their digits, and numbers that no double holds by their own text.

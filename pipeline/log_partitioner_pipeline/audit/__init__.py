@@ -18,5 +18,6 @@
     result.py text.py          the result, for programs and for people
     verdicts.py history.py metrics.py   the parts of it that are kept
 
-Judging (what an entry must look like) is `log_partitioner.oracle`'s, which shares formats with the worker and no rule.
+Judging (what an entry must look like) is `log_partitioner.proof.oracle`'s, which shares formats with the worker and
+no rule.
 """

@@ -1,7 +1,7 @@
 """Flush records and references against each other and against the source (DESIGN 3.5, 3.6).
 
-Joins the rows that `judged` compares by the rules of `log_partitioner.accounting`. Findings are those that reach into
-the window; columns are those of `frames.FINDING`, null if absent.
+Joins the rows that `judged` compares by the rules of `proof.accounting`. Findings are those that reach into the
+window; columns are those of `frames.FINDING`, null if absent.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from log_partitioner.accounting import Kind
+from log_partitioner.formats.findings import Kind
 from log_partitioner_pipeline.audit import judged
 from log_partitioner_pipeline.audit.frames import FINDING
 from log_partitioner_pipeline.topics import lines_of, sources_of

@@ -13,9 +13,10 @@ import msgspec
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
-from log_partitioner.accounting import Kind, Sums, Wrong, judge_run
+from log_partitioner.formats.findings import Kind
 from log_partitioner.formats.flush_record import BackfillRecord
 from log_partitioner.formats.model import TopicPartition
+from log_partitioner.proof.accounting import Sums, Wrong, judge_run
 from log_partitioner_pipeline.audit import accounts
 from log_partitioner_pipeline.audit.frames import ENTRY_KEY, FINDING
 from log_partitioner_pipeline.audit.judged import finding

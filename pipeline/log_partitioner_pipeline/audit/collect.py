@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
-from log_partitioner.accounting import Kind
+from log_partitioner.formats.findings import Kind
 from log_partitioner_pipeline.audit.lag import hour_of, lags_of
 from log_partitioner_pipeline.audit.result import (
     Example,

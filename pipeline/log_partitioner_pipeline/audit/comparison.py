@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from log_partitioner.accounting import ExitCode, Kind
+from log_partitioner.formats.findings import Kind
+from log_partitioner.proof.accounting import ExitCode
 from log_partitioner_pipeline.audit.result import Example, Result, Verdict, Window, Witness
 from log_partitioner_pipeline.errors import IncomparableError
 

@@ -18,9 +18,9 @@ import pyarrow as pa
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from log_partitioner.accounting import Kind
-from log_partitioner.oracle.judge import Judge
-from log_partitioner.oracle.times import date_and_hour, read_time
+from log_partitioner.formats.findings import Kind
+from log_partitioner.proof.oracle.judge import Judge
+from log_partitioner.proof.oracle.times import date_and_hour, read_time
 from log_partitioner_pipeline.audit.csv_folders import Folders, Period
 from log_partitioner_pipeline.audit.csv_lines import BrokenLine, CsvRow, read_csv
 from log_partitioner_pipeline.audit.csv_values import value_of_text

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from log_partitioner.oracle.decode import Decoder
-from log_partitioner.oracle.judge import Judge
-from log_partitioner.oracle.locate import IdRule, Surroundings, parse_path, values_at
+from log_partitioner.proof.oracle.decode import Decoder
+from log_partitioner.proof.oracle.judge import Judge
+from log_partitioner.proof.oracle.locate import IdRule, Surroundings, parse_path, values_at
 from log_partitioner_pipeline.audit.csv_values import value_of_entry
 from log_partitioner_pipeline.audit.executors import Row, batched
 from log_partitioner_pipeline.audit.frames import IDENTIFIED
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from log_partitioner.config.settings import Settings
-    from log_partitioner.oracle.decode import JsonObject
-    from log_partitioner.oracle.locate import Path
+    from log_partitioner.proof.oracle.decode import JsonObject
+    from log_partitioner.proof.oracle.locate import Path
     from log_partitioner_pipeline.config import JobSettings
 
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from log_partitioner.oracle.equal import canonical, digest
+from log_partitioner.proof.oracle.equal import canonical, digest
 
 if TYPE_CHECKING:
-    from log_partitioner.oracle.json_text import Parse
+    from log_partitioner.proof.oracle.json_text import Parse
 
 _WORDS = ("true", "false")
 

@@ -1,6 +1,6 @@
 """Work on the executors: records, objects, dead letters and rows of the table -> rows of `frames`.
 
-The oracle (`log_partitioner.oracle`) judges; none of the worker's code does.
+The oracle (`log_partitioner.proof.oracle`) judges; none of the worker's code does.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pyarrow as pa
 
-from log_partitioner.accounting import Kind
 from log_partitioner.formats.dead_letter import HEADER_REASON, RECORD_SUFFIX, decode_stored_record, parse_headers
+from log_partitioner.formats.findings import Kind
 from log_partitioner.formats.model import SourceRecord
 from log_partitioner.formats.object_key import check_key
-from log_partitioner.oracle.equal import canonical, digest
-from log_partitioner.oracle.judge import Judge, record_digest, value_digest
-from log_partitioner.oracle.published_schema import META
+from log_partitioner.proof.oracle.equal import canonical, digest
+from log_partitioner.proof.oracle.judge import Judge, record_digest, value_digest
+from log_partitioner.proof.oracle.published_schema import META
 from log_partitioner_pipeline.audit.object_reader import ObjectReader, root_text
 from log_partitioner_pipeline.errors import ObjectError
 from log_partitioner_pipeline.objects import Objects, Stored
@@ -25,9 +25,9 @@ from log_partitioner_pipeline.table_rows import restore
 from log_partitioner_pipeline.topics import record_of
 
 if TYPE_CHECKING:
-    from log_partitioner.audit.put_away import PutAway
     from log_partitioner.config.settings import Settings
-    from log_partitioner.oracle.json_text import Parse
+    from log_partitioner.proof.audit.put_away import PutAway
+    from log_partitioner.proof.oracle.json_text import Parse
 
 Row = dict[str, Any]
 Batches = Iterable[pa.RecordBatch]

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from log_partitioner.accounting import Kind
+from log_partitioner.formats.findings import Kind
 from log_partitioner_pipeline.audit.frames import ENTRY_KEY, FINDING
 from log_partitioner_pipeline.topics import sources_of
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql import functions as F
 
-from log_partitioner.audit.whose import nothing_of
 from log_partitioner.formats.model import OffsetRanges, TopicPartition
+from log_partitioner.proof.audit.whose import nothing_of
 from log_partitioner_pipeline.audit.scope import Span, doubts_of, is_before_all, span_of
 from log_partitioner_pipeline.topics import lines_of
 

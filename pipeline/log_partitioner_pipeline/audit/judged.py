@@ -1,4 +1,4 @@
-"""On the executors: flush records and counts of their batches -> findings (`log_partitioner.accounting`)."""
+"""On the executors: flush records and counts of their batches -> findings (`log_partitioner.proof.accounting`)."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from log_partitioner.accounting import (
+from log_partitioner.formats.findings import Kind
+from log_partitioner.formats.flush_record import FlushedTopicPartition, FlushTotals
+from log_partitioner.formats.model import TopicPartition
+from log_partitioner.proof.accounting import (
     Counted,
-    Kind,
     Sums,
     Wrong,
     judge_joins,
@@ -19,8 +21,6 @@ from log_partitioner.accounting import (
     judge_totals,
     judge_uncommitted,
 )
-from log_partitioner.formats.flush_record import FlushedTopicPartition, FlushTotals
-from log_partitioner.formats.model import TopicPartition
 from log_partitioner_pipeline.audit.executors import batched
 
 if TYPE_CHECKING:

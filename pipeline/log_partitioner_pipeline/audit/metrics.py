@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from prometheus_client import CollectorRegistry, Gauge, start_http_server, write_to_textfile
 from prometheus_client.parser import text_string_to_metric_families
 
-from log_partitioner.accounting import ExitCode, Kind
+from log_partitioner.formats.findings import Kind
+from log_partitioner.proof.accounting import ExitCode
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
-from log_partitioner.accounting import Kind
+from log_partitioner.formats.findings import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

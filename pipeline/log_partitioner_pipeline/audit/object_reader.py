@@ -12,13 +12,13 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from log_partitioner.accounting import Kind
+from log_partitioner.formats.findings import Kind
 from log_partitioner.formats.projection import project
 from log_partitioner.formats.reference import checksum_of
-from log_partitioner.oracle.equal import digest
-from log_partitioner.oracle.expected_schema import is_covered_by
-from log_partitioner.oracle.judge import Judge
-from log_partitioner.oracle.published_schema import META, PublishedSchema, RestoreError
+from log_partitioner.proof.oracle.equal import digest
+from log_partitioner.proof.oracle.expected_schema import is_covered_by
+from log_partitioner.proof.oracle.judge import Judge
+from log_partitioner.proof.oracle.published_schema import META, PublishedSchema, RestoreError
 from log_partitioner_pipeline.audit.statements import wrong_fields, wrong_places, wrong_roots, wrong_statements
 from log_partitioner_pipeline.errors import ObjectError
 from log_partitioner_pipeline.objects import Content, Objects, Stored
@@ -28,7 +28,7 @@ from log_partitioner_pipeline.rows import Container
 if TYPE_CHECKING:
     from log_partitioner.config.settings import Settings
     from log_partitioner.formats.reference import Reference
-    from log_partitioner.oracle.json_text import Parse
+    from log_partitioner.proof.oracle.json_text import Parse
     from log_partitioner_pipeline.objects import Address
     from log_partitioner_pipeline.pieces import Span
 

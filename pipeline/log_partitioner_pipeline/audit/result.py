@@ -13,7 +13,8 @@ from enum import StrEnum
 
 import msgspec
 
-from log_partitioner.accounting import ExitCode, Kind
+from log_partitioner.formats.findings import Kind
+from log_partitioner.proof.accounting import ExitCode
 
 RESULT_VERSION = 1
 

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from log_partitioner.accounting import Kind
+from log_partitioner.formats.findings import Kind
 from log_partitioner.formats.projection import ITEMS, NAME_PROPERTY, VALUES, number_of
 from log_partitioner_pipeline.audit.executors import batched
 from log_partitioner_pipeline.objects import Objects, Stored

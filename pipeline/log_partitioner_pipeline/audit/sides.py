@@ -13,10 +13,10 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from log_partitioner.audit.put_away import Claim, PutAway, find_put_away
 from log_partitioner.avro.schema import META
 from log_partitioner.formats.dead_letter import Reason
 from log_partitioner.formats.model import TopicPartition
+from log_partitioner.proof.audit.put_away import Claim, PutAway, find_put_away
 from log_partitioner_pipeline.audit import executors, frames
 from log_partitioner_pipeline.audit.windows import is_of
 from log_partitioner_pipeline.columns import REFERENCE

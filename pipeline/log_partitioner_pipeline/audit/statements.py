@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote_to_bytes
 
 from log_partitioner.formats.projection import null_counts
-from log_partitioner.oracle.expected_schema import Record
-from log_partitioner.oracle.published_schema import META
+from log_partitioner.proof.oracle.expected_schema import Record
+from log_partitioner.proof.oracle.published_schema import META
 from log_partitioner_pipeline.rows import fingerprint_of
 
 if TYPE_CHECKING:
     from log_partitioner.formats.reference import Reference
-    from log_partitioner.oracle.published_schema import PublishedSchema
+    from log_partitioner.proof.oracle.published_schema import PublishedSchema
 
 Row = dict[str, Any]
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from log_partitioner.audit.put_away import NOTHING, PutAway
+from log_partitioner.proof.audit.put_away import NOTHING, PutAway
 from log_partitioner_pipeline import topics
 from log_partitioner_pipeline.audit import scope
 

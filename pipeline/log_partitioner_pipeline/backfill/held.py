@@ -19,10 +19,10 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from log_partitioner.adapters.kafka_topics import KafkaTopics
-from log_partitioner.audit.put_away import Claim, find_put_away
 from log_partitioner.avro.schema import META
 from log_partitioner.formats.dead_letter import HEADER_REASON, Reason, parse_headers
 from log_partitioner.formats.model import TopicPartition
+from log_partitioner.proof.audit.put_away import Claim, find_put_away
 from log_partitioner_pipeline.backfill.ranges import Ranges
 from log_partitioner_pipeline.backfill.retired import intersecting, places_of_retired
 from log_partitioner_pipeline.errors import BrokerError, PipelineError, RangeError

@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from log_partitioner.accounting import Kind
+from log_partitioner.formats.findings import Kind
 from log_partitioner.formats.log_events import BatchCommitted, OffsetGaps
 from log_partitioner.formats.model import TopicPartition
 from log_partitioner_pipeline.audit.result import Example, Finding, Result

@@ -8,8 +8,8 @@ from typing import NamedTuple
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from log_partitioner.accounting import Kind
 from log_partitioner.formats import log_events
+from log_partitioner.formats.findings import Kind
 from log_partitioner_pipeline.audit.result import FlushSeen
 from log_partitioner_pipeline.report import words
 from log_partitioner_pipeline.report.axes import date, over_time

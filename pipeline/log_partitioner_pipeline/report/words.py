@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from log_partitioner.accounting import Kind
+from log_partitioner.formats.findings import Kind
 from log_partitioner_pipeline.audit.result import Result, Verdict, Window, Witness
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

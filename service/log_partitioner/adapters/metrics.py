@@ -10,10 +10,10 @@ from typing import Literal, NamedTuple
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-from log_partitioner.accounting import Kind
 from log_partitioner.control.flush_policy import FlushReason
 from log_partitioner.control.state import Phase
 from log_partitioner.formats.dead_letter import Reason
+from log_partitioner.formats.findings import Kind
 
 PREFIX = "log_partitioner"
 ANY: tuple[str, ...] = ()

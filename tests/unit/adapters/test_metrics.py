@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from log_partitioner.accounting import Kind
 from log_partitioner.adapters.metrics import ANY, METRICS, PrometheusMetrics
 from log_partitioner.control.flush_policy import FlushReason
 from log_partitioner.control.state import Phase
 from log_partitioner.formats.dead_letter import Reason
+from log_partitioner.formats.findings import Kind
 from log_partitioner.runtime import flush_steps
 from log_partitioner.runtime.flush_steps import STEPS
 from tests.fakes.metrics import RecordingMetrics

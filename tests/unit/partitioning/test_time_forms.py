@@ -10,8 +10,8 @@ import pytest
 from log_partitioner import native
 from log_partitioner.config.settings import TimeSettings
 from log_partitioner.formats.model import SourceRecord, TopicPartition
-from log_partitioner.oracle.times import read_time
 from log_partitioner.partitioning.event_time import TimeRules, parse_event_time
+from log_partitioner.proof.oracle.times import read_time
 from tests.fakes.lanes import recorded, settings
 
 AT = 1_772_600_767_000_000  # 2026-03-04T05:06:07Z

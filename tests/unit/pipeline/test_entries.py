@@ -8,8 +8,8 @@ import pytest
 from log_partitioner.config.s3_settings import S3Settings
 from log_partitioner.config.settings import InputSettings
 from log_partitioner.formats.model import PartitionKey, RootLink
-from log_partitioner.oracle.decode import Decoder
-from log_partitioner.oracle.equal import canonical
+from log_partitioner.proof.oracle.decode import Decoder
+from log_partitioner.proof.oracle.equal import canonical
 from log_partitioner_pipeline.activity.entries import Reading, entries_of, size_of
 from log_partitioner_pipeline.config import ActivitySettings
 from log_partitioner_pipeline.objects import Content

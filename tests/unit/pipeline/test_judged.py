@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from log_partitioner.accounting import Kind
+from log_partitioner.formats.findings import Kind
 from log_partitioner.formats.model import TopicPartition
 from log_partitioner_pipeline.audit.judged import judge_coverage, judge_flushes
 from tests.unit.test_accounting import ONE, TOTALS, line

@@ -10,8 +10,8 @@ from log_partitioner.avro.schema import row_schema
 from log_partitioner.batch.pack_plan import GROUPS_MAX
 from log_partitioner.batch.pack_schema import MergedFields
 from log_partitioner_pipeline.audit.object_reader import ObjectReader
-from tests.unit.audit.world import settings
 from tests.unit.batch.test_pack_plan import WIDE, plan, rows_of
+from tests.unit.proof.audit.world import settings
 
 
 def test_names_that_differ_by_case_alone_are_right_in_the_pack_where_packs_give_out() -> None:

@@ -7,8 +7,8 @@ from msgspec.structs import replace
 
 from log_partitioner.formats.model import PartitionKey, RootLink
 from log_partitioner.formats.reference import Reference, RootRange
-from log_partitioner.oracle.json_text import parse_rounding
-from log_partitioner.oracle.published_schema import PublishedSchema
+from log_partitioner.proof.oracle.json_text import parse_rounding
+from log_partitioner.proof.oracle.published_schema import PublishedSchema
 from log_partitioner_pipeline.audit.statements import wrong_fields, wrong_roots
 from log_partitioner_pipeline.rows import read_rows
 from tests.pipeline.packs import KEY, Entry, Written, write_object

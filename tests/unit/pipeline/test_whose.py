@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from log_partitioner.audit.whose import Groups
 from log_partitioner.config.settings import KafkaSettings
 from log_partitioner.errors import CouldNotTellError
 from log_partitioner.formats.adoption import AdoptedTopicPartition, Adoption, encode_adoption
 from log_partitioner.formats.flush_record import encode_flush_record
 from log_partitioner.formats.model import SourceRecord, TopicPartition
 from log_partitioner.formats.reference import Reference
+from log_partitioner.proof.audit.whose import Groups
 from log_partitioner_pipeline.errors import TableError
 from log_partitioner_pipeline.whose import OneHistory
 from tests.golden.example import FLUSH_RECORD

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from log_partitioner.accounting import Kind
+from log_partitioner.formats.findings import Kind
 from log_partitioner_pipeline.audit.metrics import AuditMetrics
 from log_partitioner_pipeline.cli import main
 from log_partitioner_pipeline.config import load_all

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from log_partitioner.accounting import Kind
 from log_partitioner.formats import log_events
+from log_partitioner.formats.findings import Kind
 from log_partitioner.formats.log_events import LogEvent
 from log_partitioner.formats.model import TopicPartition
 from log_partitioner_pipeline.audit.result import Example

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from log_partitioner.accounting import Kind
+from log_partitioner.formats.findings import Kind
 from log_partitioner_pipeline.audit.history import read_result
 from log_partitioner_pipeline.audit.result import (
     Archive,

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
-from log_partitioner.accounting import Kind
+from log_partitioner.formats.findings import Kind
 from log_partitioner.formats.log_events import LogEvent, PartitionsLost, PartitionsRevoked
 from log_partitioner_pipeline.audit.result import (
     Counts,

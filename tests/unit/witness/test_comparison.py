@@ -11,7 +11,8 @@ import structlog
 from hypothesis import given
 from hypothesis import strategies as st
 
-from log_partitioner.accounting import ExitCode, Kind
+from log_partitioner.formats.findings import Kind
+from log_partitioner.proof.accounting import ExitCode
 from log_partitioner_pipeline.audit.comparison import COMPARED, Comparison, Named, compare, encode
 from log_partitioner_pipeline.audit.comparison_text import to_text
 from log_partitioner_pipeline.audit.result import Counts, Coverage, Example, Finding, Result, Window, Witness

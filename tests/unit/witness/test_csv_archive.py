@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from log_partitioner.accounting import Kind
+from log_partitioner.formats.findings import Kind
 from log_partitioner_pipeline.audit import csv_archive
 from log_partitioner_pipeline.audit.csv_archive import list_files
 from log_partitioner_pipeline.audit.csv_auditor import require_ids

@@ -1,0 +1,244 @@
+"""One flush judged: source, references, objects, dead letters, flush record -> findings, in memory for one flush.
+
+Owns the checks of its record, and that every entry is in exactly one place; `objects` and `letters` compare the rest.
+The same judgement serves backfills, which have a run record and answer for no offsets, and offsets that no flush record
+covers. An entry that a batch holds of another's offsets, a stray, counts in the account of the other.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from typing import TYPE_CHECKING, NamedTuple
+
+from log_partitioner.formats.findings import Kind
+from log_partitioner.formats.flush_record import FlushRecord
+from log_partitioner.formats.model import TopicPartition
+from log_partitioner.formats.reference import reference_id
+from log_partitioner.proof.accounting import (
+    Sums,
+    judge_line,
+    judge_published,
+    judge_range,
+    judge_run,
+    judge_totals,
+    tp_of,
+)
+from log_partitioner.proof.audit.letters import check_letters
+from log_partitioner.proof.audit.objects import FlushObjects, Tally
+from log_partitioner.proof.audit.ranges import OffsetSpan
+from log_partitioner.proof.audit.source import FlushSource, count_seen
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from log_partitioner.formats.flush_record import BackfillRecord
+    from log_partitioner.formats.model import SourceRecord
+    from log_partitioner.formats.reference import Reference
+    from log_partitioner.proof.audit.announced import AnnouncedBatch, Told
+    from log_partitioner.proof.audit.context import Context
+    from log_partitioner.proof.audit.source import SourceColumn
+
+
+class Stray(NamedTuple):
+    """An entry that was seen, once, in a batch that does not answer for its offset."""
+
+    offset: int
+    number: int
+    is_letter: bool
+    of_backfill: bool
+
+
+Strays = dict[TopicPartition, list[Stray]]
+"""The strays of all batches, in order."""
+
+
+class Accounts(NamedTuple):
+    """The entries for which a batch answers, and the parts of it that were read."""
+
+    source_records: int = 0
+    source_entries: int = 0
+    entries_in_files: int = 0
+    entries_in_dead_letters: int = 0
+    discarded_replays: int = 0
+    rows_read: int = 0
+    references: int = 0
+    objects: int = 0
+    object_bytes: int = 0
+
+
+class ComparedBatch(NamedTuple):
+    """A batch whose references, objects and dead letters are compared; its offsets remain to be accounted for."""
+
+    batch: AnnouncedBatch
+    source: FlushSource
+    objects: FlushObjects
+    sums: Sums
+    is_cut: bool
+
+    def strays(self) -> Iterator[tuple[TopicPartition, Stray]]:
+        """Yield the entries of other batches' offsets that were seen in this one."""
+        for tp, column in self.source.columns.items():
+            own = [column.rows(span.first, span.next) for span in self.batch.owned if span.tp == tp]
+            for row in (row for row in range(len(column.files)) if not any(row in rows for rows in own)):
+                for is_letter, times in ((False, column.files[row]), (True, column.letters[row])):
+                    stray = Stray(*column.place_of(row), is_letter, self.batch.run is not None)
+                    yield from ((tp, stray) for _ in range(times))
+
+
+def judge_flush(
+    context: Context, batch: AnnouncedBatch, told: Told, records: Iterable[SourceRecord], strays: Strays
+) -> Accounts:
+    """Judge a batch's output. `records` are the source at its `spans`, TopicPartitions in offset order."""
+    return account(context, compare(context, batch, told, records), strays)
+
+
+def compare(context: Context, batch: AnnouncedBatch, told: Told, records: Iterable[SourceRecord]) -> ComparedBatch:
+    """Compare references, objects and dead letters of a batch with the source."""
+    source = FlushSource()
+    for record in records:
+        source.add(record, context.judge.judge(record))
+    objects = FlushObjects(context, source)
+    tallies = objects.check(told.references)
+    _check_references(context, batch.record, told.references, tallies)
+    check_letters(context, told.letters, source)
+    is_cut = batch.run is not None and not batch.run.is_finished
+    if not context.are_whole:
+        is_cut |= all(one.reference_id != reference_id(one.batch_id, 0) for one in told.references)
+    return ComparedBatch(batch, source, objects, told.sums(), is_cut)
+
+
+def account(context: Context, compared: ComparedBatch, strays: Strays) -> Accounts:
+    """Count the outcome of each entry for which a batch answers, and compare it with the batch's record."""
+    batch, source, objects, sums, _ = compared
+    for span in batch.owned:
+        column = source.columns[span.tp]
+        for stray in _within(strays, span):
+            rows = column.rows(stray.offset, stray.offset + 1)
+            for row in rows[stray.number : stray.number + 1]:
+                count_seen(column.letters if stray.is_letter else column.files, row)
+    _check_record(context, compared, strays)
+    read = Accounts(0, 0, 0, 0, 0, objects.rows, sums.references, objects.count, objects.bytes)
+    return add_up([read, *(_account(context, span, source.columns[span.tp], batch) for span in batch.owned)])
+
+
+def _check_record(context: Context, compared: ComparedBatch, strays: Strays) -> None:
+    """Check flush records, or the run record, against the source and what the batch has published."""
+    batch, source, objects, sums, is_cut = compared
+    where = f"batch {batch.batch_id}"
+    if batch.places and batch.record is None:
+        kind = Kind.REFERENCE_WRONG if sums.references else Kind.DEAD_LETTER_WRONG
+        context.findings.add(kind, f"{where}: references or dead letters without a flush record")
+    if len(batch.records) > 1:
+        context.findings.add(Kind.FLUSH_OVERLAP, f"{where}: {len(batch.records)} flush records")
+    is_made_good = False
+    for record in batch.records:
+        lines, good = record.topic_partitions, made_good(record, strays)
+        is_made_good |= sums.references < record.totals.references and good.in_files.total() > 0
+        there = [line for line in lines if not context.is_gone(tp_of(line), line.first_offset)]
+        found = [*judge_totals(record.totals, lines)]
+        found += judge_published(record.totals, lines, sums, good, has_source=len(there) == len(lines))
+        for line in there:
+            found += judge_line(line, source.columns[tp_of(line)].totals(line.first_offset, line.next_offset))
+        for wrong in found:
+            context.findings.tell(wrong, where)
+    if batch.run is not None:
+        _check_run(context, batch, batch.run, sums)
+    has_all = not is_cut and batch.record is not None and batch.record.totals.references == sums.references
+    objects.finish(has_all=has_all, is_cut=is_cut, is_made_good=is_made_good)
+
+
+def _check_run(context: Context, batch: AnnouncedBatch, run: BackfillRecord, sums: Sums) -> None:
+    where = f"backfill {batch.batch_id}"
+    if batch.records:
+        context.findings.add(Kind.BACKFILL_WRONG, f"{where}: there is a flush record of this batch id, too")
+    if not run.is_finished:
+        text = f"{where} has published {run.published} of {run.messages} messages and goes on from there"
+        context.findings.note(text)
+    reached = {tp: context.committed.get(tp) or 0 for tp in map(tp_of, run.topic_partitions)}
+    for wrong in judge_run(run, sums, reached):
+        context.findings.tell(wrong, where)
+
+
+def _check_references(
+    context: Context,
+    record: FlushRecord | BackfillRecord | None,
+    references: list[Reference],
+    tallies: Mapping[int, Tally],
+) -> None:
+    """Check fields that references share with the batch's record; those of one PartitionKey continue each other."""
+    for number, count in Counter(one.reference_id for one in references).items():
+        if count > 1:
+            text = f"reference id {number}: used {count} times"
+            context.findings.add(Kind.REFERENCE_DUPLICATED, text, count=count - 1)
+    covered = {tp_of(one): (one.first_offset, one.next_offset) for one in record.topic_partitions} if record else {}
+    name = "flush record" if isinstance(record, FlushRecord) else "run record"
+    last: dict[object, tuple[int, int]] = {}
+    for reference in references:
+        where, problems = f"reference {reference.reference_id}", []
+        if record and (reference.worker, reference.generation) != (record.worker, record.generation):
+            problems.append(f"worker or generation are not those of its {name}")
+        for one in reference.sources if record else ():
+            problems += [f"{tp_of(one)}: {text}" for text in judge_range(one, covered.get(tp_of(one)), record=name)]
+        tally = tallies.get(id(reference), Tally())
+        for tp, first in tally.first.items():
+            reached = last.get((reference.partition_key, tp), (-1, -1))
+            if reached >= first:
+                problems.append(f"{tp} {first} comes after {reached} of the reference before")
+            last[reference.partition_key, tp] = max(tally.last[tp], reached)
+        for text in problems:
+            context.findings.add(Kind.REFERENCE_WRONG, f"{where}: {text}")
+
+
+def _account(context: Context, span: OffsetSpan, column: SourceColumn, batch: AnnouncedBatch) -> Accounts:
+    """Count the entries of a span; report those in no place and those in several."""
+    tp = span.tp
+    rows, totals = column.rows(span.first, span.next), column.totals(span.first, span.next)
+    missing = [row for row in rows if not column.files[row] and not column.letters[row]]
+    replays = 0
+    for line in (one for record in batch.records for one in record.topic_partitions if tp_of(one) == tp):
+        here = column.rows(line.first_offset, line.next_offset)
+        unseen = sum(row in here for row in missing)
+        if line.discarded_replays and unseen == line.discarded_replays:
+            replays += unseen
+            missing = [row for row in missing if row not in here]
+    for row in missing:
+        kind = Kind.DEAD_LETTER_MISSING if column.shapes[row].key is None else Kind.MISSING
+        context.findings.add(kind, _name(span.tp, column, row) if context.findings.wants_example(kind) else "")
+    for row in rows:
+        files, letters = column.files[row], column.letters[row]
+        if files + letters < 2:  # noqa: PLR2004
+            continue
+        name, shape = _name(tp, column, row), column.shapes[row]
+        if shape.key is not None and files > 1:
+            context.findings.add(Kind.DUPLICATED, f"{name}: {files} times in files", count=files - 1)
+        surplus = letters + (min(files, 1) if shape.key is not None else 0) - 1
+        if letters and surplus > 0 and shape.reasons:
+            text = f"{name}: {letters} times in dead letters, {files} times in files"
+            context.findings.add(Kind.DEAD_LETTER_DUPLICATED, text, count=surplus)
+    files, letters = (len(rows) - some[rows.start : rows.stop].count(0) for some in (column.files, column.letters))
+    return Accounts(totals.records, totals.entries, files, letters, replays)
+
+
+def made_good(record: FlushRecord, strays: Strays) -> Sums:
+    """Count the entries of a flush record's ranges that stand in data of backfills."""
+    found = Sums()
+    for line in record.topic_partitions:
+        for stray in _within(strays, OffsetSpan(tp_of(line), line.first_offset, line.next_offset)):
+            if stray.of_backfill:
+                (found.dead_letters if stray.is_letter else found.in_files)[tp_of(line)] += 1
+    return found
+
+
+def add_up(some: Iterable[Accounts]) -> Accounts:
+    """Add accounts."""
+    return Accounts(*map(sum, zip(Accounts(), *some, strict=True)))
+
+
+def _within(strays: Strays, span: OffsetSpan) -> list[Stray]:
+    here = strays.get(span.tp, [])
+    return here[bisect_left(here, (span.first,)) : bisect_left(here, (span.next,))]
+
+
+def _name(tp: TopicPartition, column: SourceColumn, row: int) -> str:
+    return "{} offset {} index {}".format(tp, *column.place_of(row))

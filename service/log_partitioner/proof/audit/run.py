@@ -1,0 +1,75 @@
+"""`log-partitioner audit`: the command's options, its exit code, and the place of its report."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from log_partitioner.adapters.kafka_topics import KafkaTopics
+from log_partitioner.errors import CouldNotTellError
+from log_partitioner.proof.accounting import ExitCode
+from log_partitioner.proof.audit.audit import EXAMPLES, THREADS, Audit, Options
+from log_partitioner.proof.audit.report import Report
+from log_partitioner.proof.audit.store import S3Reader
+from log_partitioner.proof.audit.whose import Groups, of_group
+
+if TYPE_CHECKING:
+    import argparse
+
+    from log_partitioner.config.settings import Settings
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of the command."""
+    parser.add_argument(
+        "--require-caught-up",
+        action="store_true",
+        help="could not tell (exit code 2) unless the committed offsets have reached the end of the source",
+    )
+    parser.add_argument(
+        "--examples",
+        type=int,
+        default=EXAMPLES,
+        metavar="N",
+        help="examples shown of each kind of finding (%(default)s)",
+    )
+    parser.add_argument(
+        "--threads",
+        type=int,
+        default=THREADS,
+        metavar="N",
+        help="objects read at the same time (%(default)s)",
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", dest="json_file", help="write the report as JSON, too")
+
+
+def main(args: argparse.Namespace, settings: Settings) -> int:
+    """Run the command, print the report, return the exit code: 0 clean, 1 findings, 2 could not tell."""
+    options = Options(args.require_caught_up, args.examples, args.threads)
+    try:
+        report = run_audit(settings, options)
+    except CouldNotTellError as error:
+        sys.stderr.write(f"could not tell: {error}\n")
+        return int(ExitCode.COULD_NOT_TELL)
+    if args.json_file is not None:
+        args.json_file.write_text(report.to_json(), encoding="utf-8")
+    sys.stdout.write(report.to_text())
+    return int(report.exit_code)
+
+
+def run_audit(settings: Settings, options: Options) -> Report:
+    """Audit the output of workers with these settings.
+
+    Blocks for as long as it takes to read everything.
+
+    Raises:
+        CouldNotTellError: Kafka or S3 do not answer, or nobody can tell which group is meant.
+    """
+    groups = Groups()
+    with KafkaTopics.of(settings.kafka) as topics:
+        groups.read_on(topics, settings.kafka.flushes_topic)
+    lineage = groups.lineage(settings.kafka)
+    settings = of_group(settings, lineage.group_id)
+    with KafkaTopics.of(settings.kafka) as topics:
+        return Audit(settings, options, topics, S3Reader(settings.s3, threads=options.threads), lineage).run()

@@ -1,0 +1,167 @@
+"""Verification mode's judge: the audit's judgement of one flush, right after its commit.
+
+    the messages as they were sent -> references, dead letters, flush record
+    the offsets as they were sent  -> what the flush has to answer for
+    the source, read again         -> what must stand where
+    the objects, read again        -> what stands there
+
+Memory holds one flush: one of its objects at a time, and a row of numbers for each entry. A finding is reported by its
+kind and its place, never with a user or a value (I11).
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+from log_partitioner.boundary import FlushFindings
+from log_partitioner.control.deadline import Deadline
+from log_partitioner.errors import CouldNotTellError, ReadBackError, StoreRefusedError
+from log_partitioner.formats.adoption import Lineage
+from log_partitioner.formats.findings import Kind
+from log_partitioner.formats.model import OffsetRanges, SourceRecord, TopicPartition
+from log_partitioner.privacy import veiled
+from log_partitioner.proof.accounting import tp_of
+from log_partitioner.proof.audit.announced import Announced, Told
+from log_partitioner.proof.audit.context import Context
+from log_partitioner.proof.audit.findings import Findings
+from log_partitioner.proof.audit.flush import judge_flush
+from log_partitioner.proof.audit.put_away import find_put_away
+from log_partitioner.proof.audit.ranges import Ranges, hull
+from log_partitioner.proof.audit.store import Address, FetchedObject
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from log_partitioner.boundary import SentFlush
+    from log_partitioner.config.settings import Settings
+
+ANSWER_S = 10.0
+PLACES_MAX = 20
+
+
+@runtime_checkable
+class StoredObjects(Protocol):
+    """The store, read by key; see `S3Store`."""
+
+    def read(self, bucket: str, key: str, version_id: str | None, *, deadline: Deadline) -> bytes | None:
+        """Return the bytes of an object; None if there is none.
+
+        Raises:
+            ReadBackError: it cannot be read now, or not before the deadline.
+            StoreRefusedError: no permission.
+        """
+
+
+class RangeReader(Protocol):
+    """The source, read by offset; see `KafkaTopics`."""
+
+    def read(self, ranges: OffsetRanges) -> Iterator[SourceRecord]:
+        """Yield the records of these ranges; CouldNotTellError if they are not to be had."""
+
+
+OpenSource = Callable[[Callable[[], Deadline]], AbstractContextManager[RangeReader]]
+"""Makes a client of the source that waits for each answer until a deadline, for which it asks."""
+
+
+class LiveJudge:
+    """Fulfils `runtime.ports.FlushJudge`; for one thread. A client of the source lives for one flush."""
+
+    def __init__(self, settings: Settings, objects: StoredObjects, open_source: OpenSource) -> None:
+        self._settings = settings
+        self._objects = objects
+        self._open_source = open_source
+        topics = "|".join(map(re.escape, settings.kafka.source_topics))
+        self._place = re.compile(rf"((?:{topics})-\d+)(?![\w-])(?: offset (\d+)(?: index (\d+))?)?")
+
+    def judge(self, flush: SentFlush, *, until: Callable[[], Deadline]) -> FlushFindings:
+        """Judge the output of a committed flush; blocks. Findings from before the deadline count even if it passes.
+
+        Raises:
+            StoreRefusedError: no permission.
+        """
+        findings = _Places(self._place)
+        objects, problem = 0, None
+        try:
+            with self._open_source(lambda: until().at_most(ANSWER_S)) as source:
+                objects = self._judge(flush, source, findings, until)
+        except (ReadBackError, CouldNotTellError) as error:
+            problem = str(error)
+        except StoreRefusedError:
+            raise
+        except Exception as error:  # noqa: BLE001 - the flush is committed: whatever it is, it ends no worker
+            problem = type(error).__name__
+        differences = Counter({kind.value: count for kind, count in findings.counts.items()})
+        return FlushFindings(differences, findings.places, objects, problem)
+
+    def _judge(self, flush: SentFlush, source: RangeReader, findings: Findings, until: Callable[[], Deadline]) -> int:
+        """Judge a flush, and return the number of its objects."""
+        kafka = self._settings.kafka
+        announced = Announced(Lineage(kafka.group_id, []), findings, dead_letters_topic=kafka.dead_letters_topic)
+        told, flush_messages = {flush.batch_id: Told()}, []
+        for number, one in enumerate(flush.messages()):
+            message = SourceRecord(TopicPartition(one.topic, 0), number, None, one.key, one.value, tuple(one.headers))
+            if one.topic == kafka.flushes_topic:
+                flush_messages.append(message)
+                continue
+            announced.add(message, left_out=(), source={})
+            announced.take(message, told)
+        records = announced.read_flushes(flush_messages)
+        # Before the flush each of its TopicPartitions was committed up to the first offset of its line.
+        before = {tp_of(line): line.first_offset for record in records for line in record.topic_partitions}
+        ranges = Ranges(records, {**before, **flush.next_offsets})
+        ranges.check({}, findings)
+        gaps = announced.index(records, {}, ranges.owned({}))
+        put_away = find_put_away(announced.claims)
+
+        def require_time() -> None:
+            if until().has_passed():
+                raise ReadBackError("no time is left")
+
+        def open_objects(addresses: Iterable[Address]) -> Iterator[FetchedObject | None]:
+            for address in addresses:
+                require_time()
+                data = self._objects.read(*address, deadline=until().at_most(ANSWER_S))
+                yield None if data is None else FetchedObject(data, None)
+
+        def read(ranges: OffsetRanges) -> Iterator[SourceRecord]:
+            for record in source.read(ranges):
+                require_time()
+                yield record
+
+        context = Context(
+            self._settings,
+            findings,
+            open_objects=open_objects,
+            read_again=lambda *_: None,
+            committed={},
+            lows={},
+            require_time=require_time,
+        )
+        objects = 0
+        for batch in [*announced.batches.values(), *gaps]:
+            source_records = put_away.read(read, hull(batch.spans))
+            objects += judge_flush(context, batch, told.get(batch.batch_id, Told()), source_records, {}).objects
+        return objects
+
+
+class _Places(Findings):
+    """Keeps kind and place of each finding, and no text, which may hold a user or values."""
+
+    def __init__(self, place: re.Pattern[str]) -> None:
+        super().__init__(examples_max=PLACES_MAX)
+        self.places: list[str] = []
+        self._place = place
+
+    def add(self, kind: Kind, example: str, *, count: int = 1) -> None:
+        """Count a finding, and note its place."""
+        self.counts[kind] += count
+        if len(self.places) >= PLACES_MAX:
+            return
+        if found := self._place.search(example):
+            self.places.append(f"{kind} {'/'.join(filter(None, found.groups()))}")
+        elif kind in (Kind.OBJECT_MISSING, Kind.OBJECT_ALTERED, Kind.OBJECT_UNREADABLE):
+            self.places.append(f"{kind} {veiled(example.split(maxsplit=1)[0].rstrip(':'))}")

@@ -1,0 +1,135 @@
+"""Decides from a source record where each of its entries must be: in the file of a PartitionKey, or in a dead letter.
+
+Owns nothing but the order of the steps; the rules stand in `decode`, `locate` and `expected_schema`.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from hashlib import blake2b
+from typing import TYPE_CHECKING, NamedTuple
+from zoneinfo import ZoneInfo
+
+from log_partitioner.formats.dead_letter import Reason, reason_of
+from log_partitioner.formats.model import Headers, PartitionKey, RootLink, SourceRecord
+from log_partitioner.proof.oracle.decode import NO_REASONS, DecodedEntry, Decoder, Reasons
+from log_partitioner.proof.oracle.equal import DIGEST_BYTES, canonical, digest
+from log_partitioner.proof.oracle.expected_schema import Type, characters_of, fields_of, type_of_entry
+from log_partitioner.proof.oracle.locate import IdRule, Surroundings, TimeRule, UserRule, root_of
+from log_partitioner.proof.oracle.times import date_and_hour
+
+if TYPE_CHECKING:
+    from log_partitioner.config.settings import Settings
+    from log_partitioner.proof.oracle.json_text import Parse
+
+NO_TIMESTAMP = -1
+TYPES_MAX = 1024
+TIMESTAMP_MAX_MS = 253_402_300_799_999  # 9999-12-31T23:59:59.999Z; a row has none that is later
+
+
+class Deliverable(NamedTuple):
+    """An entry as it must stand in a file; `digest` is of its values."""
+
+    key: PartitionKey
+    event_time_us: int
+    id: str | None
+    timestamp_ms: int
+    root: RootLink | None
+    digest: bytes
+    type: Type
+
+
+class JudgedEntry(NamedTuple):
+    """`deliverable` is None if the entry must be dead; `reasons` are those that a dead letter may give."""
+
+    deliverable: Deliverable | None
+    reasons: Reasons
+
+
+class JudgedRecord(NamedTuple):
+    """The entries of a record. `is_whole`: it counts as one entry that cannot be named by an index."""
+
+    entries: list[JudgedEntry]
+    is_whole: bool
+
+
+class Judge:
+    """Applies the settings of a worker to source records."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._decoder = Decoder(settings.input)
+        self._user = UserRule(settings.user)
+        self._time = TimeRule(settings.time)
+        self._id = IdRule(settings.id.paths)
+        self._zone = ZoneInfo(settings.partition.zone)
+        self._limits = settings.record_schema
+        self._chain_header = settings.input.chain_header
+        self._may_be_dead = lru_cache(TYPES_MAX)(self._reasons_of)
+
+    @property
+    def parse(self) -> Parse:
+        """Parse JSON text, also that of JSON-marked columns."""
+        return self._decoder.parse
+
+    def judge(self, record: SourceRecord) -> JudgedRecord:
+        """Return where each entry of a record must be; a record that could not be read is dead as a whole."""
+        if record.unreadable is not None:
+            return JudgedRecord([JudgedEntry(None, frozenset({reason_of(record)}))], is_whole=True)
+        decoded = self._decoder.decode(record.value)
+        around = Surroundings(record, decoded.envelope, self.parse)
+        root = root_of(around, self._chain_header) if record.headers else None
+        entries = [self._judge_entry(entry, around, record.timestamp_ms, root) for entry in decoded.entries]
+        return JudgedRecord(entries, decoded.is_whole)
+
+    def values(self, record: SourceRecord) -> list[object]:
+        """Return a record's entries in the form of `equal`, None for dead ones: to explain a difference."""
+        decoded = self._decoder.decode(record.value)
+        return [None if entry.value is None else canonical(entry.value) for entry in decoded.entries]
+
+    def _judge_entry(
+        self, decoded: DecodedEntry, around: Surroundings, timestamp_ms: int | None, root: RootLink | None
+    ) -> JudgedEntry:
+        entry, reasons = decoded.value, decoded.reasons
+        if entry is None:
+            return JudgedEntry(None, reasons)
+        user = self._user.user_of(entry, around)
+        time_us = self._time.time_of(entry, around, timestamp_ms)
+        place = None if time_us is None else date_and_hour(time_us, self._zone)
+        reasons |= {Reason.NO_USER} if user is None else NO_REASONS
+        reasons |= {Reason.NO_EVENT_TIME} if place is None else NO_REASONS
+        if user is None or place is None or time_us is None or reasons:
+            return JudgedEntry(None, reasons)
+        kind = type_of_entry(entry, depth_max=self._limits.depth_max)
+        deliverable = Deliverable(
+            key=PartitionKey(user, *place),
+            event_time_us=time_us,
+            id=self._id.id_of(entry, around),
+            timestamp_ms=NO_TIMESTAMP if timestamp_ms is None or timestamp_ms > TIMESTAMP_MAX_MS else timestamp_ms,
+            root=root,
+            digest=digest(canonical(entry)),
+            type=kind,
+        )
+        return JudgedEntry(deliverable, self._may_be_dead(kind))
+
+    def _reasons_of(self, kind: Type) -> Reasons:
+        """Return the reason that an entry over the limits of a schema may have: it may be cut down or be dead."""
+        size = 2 * characters_of(kind)
+        is_over = fields_of(kind) > self._limits.fields_max or size > self._limits.bytes_max
+        return frozenset({Reason.TOO_MANY_FIELDS}) if is_over else NO_REASONS
+
+
+def value_digest(value: bytes | None) -> bytes:
+    """Stand for a record's value; an absent one differs from an empty one."""
+    return _digest(b"-" if value is None else b"+" + value)
+
+
+def record_digest(*, value: bytes, key: bytes | None, headers: Headers) -> bytes:
+    """Stand for all bytes of a record: the digest of its value, its key and its headers."""
+    parts = [value, value_digest(key)]
+    for name, content in headers:
+        parts += [value_digest(name.encode("utf-8", "surrogatepass")), value_digest(content)]
+    return _digest(b"".join(parts))
+
+
+def _digest(data: bytes) -> bytes:
+    return blake2b(data, digest_size=DIGEST_BYTES).digest()

@@ -1,0 +1,223 @@
+"""Finds user, event time and id (DESIGN 3.1) in the entry, the envelope, the key or a header.
+
+Owns paths and the policies for values that are missing or absurd.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal, NamedTuple
+from zoneinfo import ZoneInfo
+
+from log_partitioner.formats.model import RootLink
+from log_partitioner.proof.oracle.json_text import Exact, Parse, holds_lone_surrogates, may_hold_surrogates
+from log_partitioner.proof.oracle.times import END_US, FIRST_US, read_bound, read_time
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from log_partitioner.config.settings import TimeSettings, UserSettings
+    from log_partitioner.formats.model import SourceRecord
+    from log_partitioner.proof.oracle.decode import JsonObject
+
+_TOPIC_CHARS_MAX = 249
+_USER_CHARS_MAX = 4096
+_EXACT_MAX = 1 << 53  # every integer up to it is a double
+
+
+class Path(NamedTuple):
+    """A place to look: for a header, `keys` is its name alone; for the whole record key, it is empty."""
+
+    origin: Literal["entry", "envelope", "key", "header"]
+    keys: tuple[str, ...]
+
+
+def parse_path(text: str) -> Path:
+    """Read a path as settings write it."""
+    if text == "key":
+        return Path("key", ())
+    if text.startswith("header:"):
+        return Path("header", (text.removeprefix("header:"),))
+    if text.startswith("envelope:"):
+        return Path("envelope", _keys(text.removeprefix("envelope:")))
+    if text.startswith("key:"):
+        return Path("key", _keys(text.removeprefix("key:")))
+    return Path("entry", _keys(text))
+
+
+class Surroundings:
+    """The parts of a record that all its entries share: envelope, key and headers."""
+
+    def __init__(self, record: SourceRecord, envelope: JsonObject | None, parse: Parse) -> None:
+        self.envelope = envelope
+        self._record = record
+        self._parse = parse
+
+    @cached_property
+    def key_text(self) -> str | None:
+        """The record key as text."""
+        return _utf8(self._record.key)
+
+    @cached_property
+    def key_json(self) -> object:
+        """The record key as JSON; None if it is none."""
+        if self.key_text is None:
+            return None
+        try:
+            value = self._parse(self.key_text)
+        except (json.JSONDecodeError, RecursionError):
+            return None
+        is_bad = may_hold_surrogates(self.key_text) and holds_lone_surrogates(value)
+        return None if is_bad else value
+
+    def header(self, name: str) -> str | None:
+        """Return the last header of a name as text."""
+        values = [value for header, value in self._record.headers if header == name]
+        return _utf8(values[-1]) if values else None
+
+
+def values_at(paths: tuple[Path, ...], entry: JsonObject, around: Surroundings) -> Iterator[object]:
+    """Yield the value at each path, in order, without those that are absent or null."""
+    for path in paths:
+        value = _value_at(path, entry, around)
+        if value is not None:
+            yield value
+
+
+def text_of(value: object) -> str | None:
+    """Return a string, or an integer in any form of JSON, as text; None for anything else."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    if isinstance(value, float) and -_EXACT_MAX <= value <= _EXACT_MAX and value == int(value):
+        return str(int(value))
+    if isinstance(value, Exact) and value.is_integer:
+        return value.literal
+    return None
+
+
+def root_of(around: Surroundings, header: str) -> RootLink | None:
+    """Return the first link of a record's source topic chain (DESIGN 3.8): [topic, partition, offset, index, ...].
+
+    A link with an index that is none is no link: without it, two outputs of one root would look like a replay.
+    """
+    text = around.header(header)
+    if text is None:
+        return None
+    try:
+        links = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    first = links[0] if isinstance(links, list) and links else None
+    match first:
+        case [str(topic), partition, offset, *more] if _is_link(topic, partition, offset):
+            index = more[0] if more else None
+            if index is None or _is_natural(index, bits=31):
+                return RootLink(topic, partition, offset, index)
+    return None
+
+
+def _is_link(topic: str, partition: object, offset: object) -> bool:
+    """Return whether a link is within Kafka's bounds, and can stand in a row."""
+    return len(topic) <= _TOPIC_CHARS_MAX and _is_natural(partition, bits=31) and _is_natural(offset, bits=63)
+
+
+def _is_natural(number: object, *, bits: int) -> bool:
+    return isinstance(number, int) and not isinstance(number, bool) and 0 <= number < 1 << bits
+
+
+class UserRule:
+    """Finds the user of an entry."""
+
+    def __init__(self, settings: UserSettings) -> None:
+        self._paths = tuple(map(parse_path, settings.paths))
+        self._no_values = frozenset(settings.no_values)
+        self._otherwise = settings.missing_name
+
+    def user_of(self, entry: JsonObject, around: Surroundings) -> str | None:
+        """Return the user, or None if the entry is dead for want of one."""
+        for value in values_at(self._paths, entry, around):
+            text = text_of(value)
+            if text is not None and text not in self._no_values:
+                return text if len(text) <= _USER_CHARS_MAX else None
+        return self._otherwise
+
+
+class IdRule:
+    """Finds the unique id of an entry."""
+
+    def __init__(self, paths: tuple[str, ...]) -> None:
+        self._paths = tuple(map(parse_path, paths))
+
+    def id_of(self, entry: JsonObject, around: Surroundings) -> str | None:
+        """Return the id as text, or None if there is none."""
+        texts = map(text_of, values_at(self._paths, entry, around))
+        return next((text for text in texts if text is not None), None)
+
+
+class TimeRule:
+    """Finds the event time of an entry."""
+
+    def __init__(self, settings: TimeSettings) -> None:
+        self._settings = settings
+        self._paths = tuple(map(parse_path, settings.paths))
+        self._zone = ZoneInfo(settings.zone)
+        self._earliest_us = read_bound(settings.earliest, self._zone)
+        self._ahead_us = round(settings.future_max_s * 1_000_000)
+
+    def time_of(self, entry: JsonObject, around: Surroundings, timestamp_ms: int | None) -> int | None:
+        """Return the event time in microseconds, or None if the entry is dead for want of one."""
+        time_us = self._first_readable(entry, around)
+        if time_us is not None and self._is_plausible(time_us, timestamp_ms):
+            return time_us
+        if self._settings.missing == "dead-letter" or timestamp_ms is None or not 0 <= timestamp_ms * 1_000 < END_US:
+            return None
+        return timestamp_ms * 1_000
+
+    def _first_readable(self, entry: JsonObject, around: Surroundings) -> int | None:
+        for value in values_at(self._paths, entry, around):
+            time_us = read_time(value, unit=self._settings.epoch_unit, zone=self._zone)
+            if time_us is not None:
+                return time_us
+        return None
+
+    def _is_plausible(self, time_us: int, timestamp_ms: int | None) -> bool:
+        if not max(self._earliest_us, FIRST_US) <= time_us < END_US:
+            return False
+        is_clock = timestamp_ms is not None and timestamp_ms * 1_000 >= self._earliest_us
+        return not is_clock or time_us - self._ahead_us <= (timestamp_ms or 0) * 1_000
+
+
+def _value_at(path: Path, entry: JsonObject, around: Surroundings) -> object:
+    match path.origin:
+        case "entry":
+            return _descend(entry, path.keys)
+        case "envelope":
+            return _descend(around.envelope, path.keys)
+        case "header":
+            return around.header(path.keys[0])
+        case "key":
+            return _descend(around.key_json, path.keys) if path.keys else around.key_text
+
+
+def _descend(value: object, keys: tuple[str, ...]) -> object:
+    for key in keys:
+        if not isinstance(value, dict):
+            return None
+        value = value.get(key)
+    return value
+
+
+def _keys(path: str) -> tuple[str, ...]:
+    return tuple(part.replace("\0", ".") for part in path.replace("\\.", "\0").split("."))
+
+
+def _utf8(value: bytes | None) -> str | None:
+    if value is None:
+        return None
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return None

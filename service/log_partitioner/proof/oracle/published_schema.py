@@ -1,0 +1,185 @@
+"""A published row schema (DESIGN 3.2, 3.3): its types, faults of its form, and the way to read its rows.
+
+Owns marks and original names: a row read by it is an entry under its original names, in the form of `equal`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import fastavro
+
+from log_partitioner.proof.oracle.equal import canonical
+from log_partitioner.proof.oracle.expected_schema import Array, Map, Record, Type
+from log_partitioner.proof.oracle.names import names_by_original
+
+if TYPE_CHECKING:
+    from log_partitioner.proof.oracle.json_text import Parse
+
+META = "_meta"
+TYPE_PROPERTY = "lp.type"
+NAME_PROPERTY = "lp.name"
+_META_FIELDS = [
+    ("user", "string"),
+    ("event_time", {"type": "long", "logicalType": "timestamp-micros"}),
+    ("id", ["null", "string"]),
+    ("topic", "string"),
+    ("partition", "int"),
+    ("offset", "long"),
+    ("index", "int"),
+    ("timestamp", {"type": "long", "logicalType": "timestamp-millis"}),
+    ("root", ["null", [("topic", "string"), ("partition", "int"), ("offset", "long"), ("index", ["null", "int"])]]),
+]
+_PLAIN = {"boolean": "boolean", "long": "long64", "double": "double", "string": "string"}
+_MARKED = {("long", "long53"): "long53", ("string", "json"): "json", ("string", "null"): "null"}
+
+Avro = Any  # Avro schemas are nested JSON
+Restore = Callable[[Any], object]
+
+
+class RestoreError(ValueError):
+    """A value contradicts its mark."""
+
+
+class PublishedSchema:
+    """A schema text, understood. `problems` lists deviations of its form from the published one.
+
+    `beside` are the paths of names that have several fields: the schema of a pack may have such. `keeps_names`: it is a
+    projection of one, whose top-level fields have the names that they have there.
+    """
+
+    def __init__(self, text: str, parse: Parse, *, keeps_names: bool = False) -> None:
+        self.problems: list[str] = []
+        self.beside: list[str] = []
+        self._parse = parse
+        self._text = text
+        fields = json.loads(text)["fields"]
+        if not fields or fields[0]["name"] != META or _plain(fields[0]["type"]) != _META_FIELDS:
+            self.problems.append("the first field is not _meta as specified")
+        self.type, self.restore = self._record(fields[1:], "", reserved=(META,), keeps_names=keeps_names)
+        self.names = frozenset(_original_name(field) for field in fields[1:])
+
+    @cached_property
+    def avro(self) -> Avro:
+        """The schema by which fastavro reads rows; without logical types, because not every number is a date."""
+        return fastavro.parse_schema(without_logical_types(json.loads(self._text)))
+
+    def _record(
+        self, fields: list[Avro], path: str, *, reserved: tuple[str, ...] = (), keeps_names: bool = False
+    ) -> tuple[Record, Restore]:
+        types: list[tuple[str, Type]] = []
+        readers: list[tuple[str, str, Restore]] = []
+        for field in fields:
+            name = _original_name(field)
+            at = f"{path}.{name}" if path else name
+            if field.get("default", ...) is not None:
+                self.problems.append(f"{at}: default is not null")
+            kind, restore = self._nullable(field["type"], field.get(TYPE_PROPERTY), at)
+            types.append((name, kind))
+            readers.append((field["name"], name, restore))
+        named: dict[str, list[str]] = {}
+        for avro_name, name, _ in readers:
+            named.setdefault(name, []).append(avro_name)
+        self.beside += [f"{path}.{name}" if path else name for name, some in named.items() if len(some) > 1]
+        names = named if keeps_names else names_by_original((name for name, _ in types), reserved=reserved)
+        for name, given in named.items():
+            if given != names[name]:
+                is_named = f"{name!r} is named {', '.join(given)}, should be {', '.join(names[name])}"
+                self.problems.append(f"{path or 'entry'}: {is_named}")
+        return Record(tuple(sorted(types, key=lambda item: item[0]))), _record_reader(readers)
+
+    def _nullable(self, avro: Avro, mark: str | None, path: str) -> tuple[Type, Restore]:
+        """Read a position: `["null", T]`."""
+        if not isinstance(avro, list) or len(avro) != 2 or avro[0] != "null":  # noqa: PLR2004
+            self.problems.append(f"{path}: not a union of null and one type")
+            avro = next((one for one in avro if one != "null"), "string") if isinstance(avro, list) else avro
+            avro = ["null", avro]
+        return self._type(avro[1], mark, path)
+
+    def _type(self, avro: Avro, mark: str | None, path: str) -> tuple[Type, Restore]:
+        kind = avro["type"] if isinstance(avro, dict) else avro
+        mark = mark or (avro.get(TYPE_PROPERTY) if isinstance(avro, dict) else None)
+        if kind == "record" and mark is None:
+            return self._record(avro["fields"], path)
+        if kind == "array" and mark is None:
+            items, restore = self._nullable(avro["items"], None, f"{path}[]")
+            return Array(items), lambda values: [None if value is None else restore(value) for value in values]
+        if kind == "map" and mark == "empty-object":
+            return Record(()), _map_reader(_same)
+        if kind == "map" and mark is None:
+            values, restore = self._nullable(avro["values"], None, f"{path}{{}}")
+            return Map(values), _map_reader(restore)
+        if kind in _PLAIN and mark is None:
+            return _PLAIN[kind], canonical if kind == "double" else _same
+        marked = _MARKED.get((kind, mark)) if isinstance(kind, str) and mark is not None else None
+        if marked is None:
+            self.problems.append(f"{path}: {kind!r} with mark {mark!r} is no published type")
+            return f"{kind}?", _same
+        return marked, {"long53": _same, "json": self._restore_json, "null": _refuse}[marked]
+
+    def _restore_json(self, text: str) -> object:
+        try:
+            return canonical(self._parse(text))
+        except (json.JSONDecodeError, RecursionError) as error:
+            raise RestoreError("a column marked json does not hold JSON") from error
+
+
+def _record_reader(readers: list[tuple[str, str, Restore]]) -> Restore:
+    def restore(row: dict[str, Any]) -> object:
+        found = {}
+        for avro_name, name, restore_value in readers:
+            value = row[avro_name]
+            if value is not None:
+                value = restore_value(value)
+                if value is not None:
+                    found[name] = value
+        return found
+
+    return restore
+
+
+def _map_reader(restore_value: Restore) -> Restore:
+    def restore(values: dict[str, Any]) -> object:
+        found = {key: restore_value(value) for key, value in values.items() if value is not None}
+        return {key: value for key, value in found.items() if value is not None}
+
+    return restore
+
+
+def _same(value: object) -> object:
+    return value
+
+
+def _refuse(_value: object) -> object:
+    raise RestoreError("a column marked null holds a value")
+
+
+def _original_name(field: Avro) -> str:
+    name: str = field.get(NAME_PROPERTY, field["name"])
+    return name
+
+
+def without_logical_types(avro: Avro) -> Avro:
+    """Return a schema by which fastavro reads numbers as they stand there."""
+    if isinstance(avro, dict):
+        return {
+            key: value if key == "default" else without_logical_types(value)
+            for key, value in avro.items()
+            if key != "logicalType"
+        }
+    return [without_logical_types(item) for item in avro] if isinstance(avro, list) else avro
+
+
+def _plain(avro: Avro) -> Avro:
+    """Reduce a type to the parts that count: records to lists of fields, without their names."""
+    if isinstance(avro, list):
+        return [_plain(item) for item in avro]
+    if isinstance(avro, dict) and avro.get("type") == "record":
+        return [(field["name"], _plain(field["type"])) for field in avro["fields"]]
+    if isinstance(avro, dict):
+        kept = {key: avro[key] for key in ("type", "logicalType") if key in avro}
+        return kept if len(kept) > 1 else avro["type"]
+    return avro

@@ -1,0 +1,674 @@
+"""The whole audit over a small world: clean when nothing is wrong, and every planted fault is found."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+
+from log_partitioner.formats.dead_letter import HEADER_INDEXES, HEADER_REASON, DeadLetter, Reason
+from log_partitioner.formats.findings import Kind
+from log_partitioner.formats.reference import Checksum
+from log_partitioner.proof.accounting import ExitCode
+from log_partitioner.proof.audit.audit import Audit, Options
+from log_partitioner.proof.audit.report import Report
+from tests.unit.proof.audit.world import (
+    APP_0,
+    APP_1,
+    HOUR_10,
+    File,
+    MemoryStore,
+    MemoryTopics,
+    Row,
+    World,
+    bounds_of,
+    clean_world,
+    column,
+    record,
+    same_row,
+    settings,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from log_partitioner.formats.model import TopicPartition
+
+
+def kinds(report: Report) -> set[Kind]:
+    return {kind for kind, count in report.findings.counts.items() if count}
+
+
+def test_audit_of_a_clean_world_finds_nothing() -> None:
+    report = clean_world().build().audit()
+    assert report.findings.examples == {}
+    assert report.exit_code is ExitCode.CLEAN
+    assert report.counts["source_records"] == 6
+    assert report.counts["source_entries"] == 8
+    assert report.counts["entries_in_files"] == 6
+    assert report.counts["entries_in_dead_letters"] == 2
+    assert report.counts["objects"] == 5
+    assert report.dead_letters == {"malformed": 1, "no_user": 1}
+
+
+def test_report_as_text_and_json_says_the_same() -> None:
+    report = clean_world().build().audit()
+    document = json.loads(report.to_json())
+    assert document["verdict"] == "clean"
+    assert document["findings"] == {}
+    assert "clean (0)" in report.to_text()
+
+
+# Faults in what was written: references and flush records agree with the files.
+
+
+def delete_entry(world: World) -> None:
+    del world.files[0].rows[0]
+    del world.files[0].columns[3]
+
+
+def delete_file(world: World) -> None:
+    del world.files[1]
+
+
+def duplicate_across_files(world: World) -> None:
+    world.files.append(replace(world.files[1], pack="1"))
+
+
+def invent_entry(world: World) -> None:
+    world.files[0].rows.append(same_row(world.files[0].rows[1], index=7))
+
+
+def write_dead_entry(world: World) -> None:
+    world.files[3].rows.append(same_row(world.files[3].rows[0], index=1))
+
+
+def alter_number(world: World) -> None:
+    world.files[0].rows[0].values["n"] = 2.0
+
+
+def alter_type(world: World) -> None:
+    world.files[4].columns[2] = column("mix", "boolean")
+    world.files[4].rows[0].values["mix"] = True
+
+
+def swap_values(world: World) -> None:
+    one, other = world.files[0].rows
+    one.values, other.values = other.values, one.values
+
+
+def misplace_user(world: World) -> None:
+    world.files[1].user = "Bob"
+
+
+def misplace_meta_user(world: World) -> None:
+    world.files[1].rows[0].user = "ann"
+
+
+def misplace_hour(world: World) -> None:
+    world.files[1].hour = 9
+
+
+def wrong_event_time(world: World) -> None:
+    world.files[0].rows[0].event_time_us += 1
+
+
+def wrong_id(world: World) -> None:
+    world.files[0].rows[0].id = "7"
+
+
+def reverse_rows(world: World) -> None:
+    world.files[0].rows.reverse()
+
+
+def extra_field(world: World) -> None:
+    world.files[1].columns.append(column("ghost", "string"))
+
+
+def extra_null_field(world: World) -> None:
+    world.files[1].columns.append(column("ghost", "string", "null"))
+
+
+def missing_field(world: World) -> None:
+    del world.files[1].columns[2]
+    del world.files[1].rows[0].values["ok"]
+
+
+def missing_null_field(world: World) -> None:
+    world.files[2].columns = [one for one in world.files[2].columns if one["name"] != "nothing"]
+
+
+def wrong_mark(world: World) -> None:
+    world.change_column(3, "n", lambda one: one | {"lp.type": "json"} | {"type": ["null", "string"]})
+    world.files[3].rows[0].values["n"] = "3"
+
+
+def missing_mark(world: World) -> None:
+    world.change_column(3, "n", lambda one: {key: one[key] for key in ("name", "type", "default")})
+
+
+def wrong_original_name(world: World) -> None:
+    world.change_column(2, "a_x2Db", lambda one: one | {"lp.name": "a_b"})
+
+
+def reject_good_entry(world: World) -> None:
+    del world.files[1]
+    world.dead.append(("b1", DeadLetter(world.source[1], Reason.NO_USER, "", (0,))))
+
+
+def reject_written_entry(world: World) -> None:
+    world.dead.append(("b1", DeadLetter(world.source[1], Reason.NO_USER, "", (0,))))
+
+
+def reject_under_other_reason(world: World) -> None:
+    world.dead[1] = ("b2", world.dead[1][1]._replace(reason=Reason.NOT_AN_OBJECT))
+
+
+def reject_all_of_a_splittable_record(world: World) -> None:
+    world.dead[1] = ("b2", world.dead[1][1]._replace(indexes=None))
+
+
+def reject_other_index(world: World) -> None:
+    world.dead[1] = ("b2", world.dead[1][1]._replace(indexes=(5,)))
+
+
+def forget_dead_letter(world: World) -> None:
+    del world.dead[0]
+
+
+def reject_twice(world: World) -> None:
+    world.dead.append(world.dead[0])
+
+
+def leave_gap(world: World) -> None:
+    world.flushes["b2"][APP_0] = (4, 5)
+
+
+def overlap(world: World) -> None:
+    world.flushes["b2"][APP_0] = (1, 5)
+
+
+@pytest.mark.parametrize(
+    ("plant", "expected"),
+    [
+        (delete_entry, {Kind.MISSING}),
+        (delete_file, {Kind.MISSING}),
+        (duplicate_across_files, {Kind.DUPLICATED}),
+        (invent_entry, {Kind.UNEXPECTED}),
+        (write_dead_entry, {Kind.UNEXPECTED}),
+        (alter_number, {Kind.ALTERED}),
+        (alter_type, {Kind.ALTERED, Kind.REFERENCE_WRONG}),
+        (swap_values, {Kind.ALTERED}),
+        (misplace_user, {Kind.MISPLACED}),
+        (misplace_meta_user, {Kind.MISPLACED}),
+        (misplace_hour, {Kind.MISPLACED}),
+        (wrong_event_time, {Kind.META}),
+        (wrong_id, {Kind.META}),
+        (reverse_rows, {Kind.REFERENCE_WRONG}),
+        (extra_field, {Kind.REFERENCE_WRONG}),
+        (extra_null_field, {Kind.REFERENCE_WRONG}),
+        (missing_field, {Kind.REFERENCE_WRONG, Kind.ALTERED}),
+        (missing_null_field, {Kind.REFERENCE_WRONG}),
+        (wrong_mark, {Kind.REFERENCE_WRONG}),
+        (missing_mark, {Kind.REFERENCE_WRONG}),
+        (wrong_original_name, {Kind.REFERENCE_WRONG, Kind.ALTERED}),
+        (reject_good_entry, {Kind.DEAD_LETTER_UNEXPECTED}),
+        (reject_written_entry, {Kind.DEAD_LETTER_UNEXPECTED}),
+        (reject_under_other_reason, {Kind.DEAD_LETTER_WRONG}),
+        (reject_all_of_a_splittable_record, {Kind.DEAD_LETTER_WRONG, Kind.DEAD_LETTER_UNEXPECTED}),
+        (reject_other_index, {Kind.DEAD_LETTER_UNEXPECTED, Kind.DEAD_LETTER_MISSING}),
+        (forget_dead_letter, {Kind.DEAD_LETTER_MISSING}),
+        (reject_twice, {Kind.DEAD_LETTER_WRONG, Kind.DEAD_LETTER_DUPLICATED}),
+        (leave_gap, {Kind.FLUSH_GAP}),
+        (overlap, {Kind.FLUSH_OVERLAP}),
+    ],
+)
+def test_audit_finds_a_fault_that_the_worker_announces_consistently(
+    plant: Callable[[World], None], expected: set[Kind]
+) -> None:
+    world = clean_world()
+    plant(world)
+    report = world.build().audit()
+    assert report.exit_code is ExitCode.FINDINGS
+    assert expected <= kinds(report)
+    # Nothing else, but that flush records no longer count what the source holds, and checks that follow a
+    # missing or surplus row.
+    assert kinds(report) - expected <= {Kind.FLUSH_WRONG, Kind.REFERENCE_WRONG}
+    for kind in expected:
+        assert report.findings.examples[kind]
+
+
+# Faults in what was announced: files are right, or were changed afterwards.
+
+
+def damage_object(world: World) -> None:
+    key = world.files[0].key
+    world.objects[key] = world.objects[key][:-20] + bytes(20)
+
+
+def cut_object(world: World) -> None:
+    key = world.files[0].key
+    world.objects[key] = world.objects[key][:-20]
+
+
+def lose_object(world: World) -> None:
+    del world.objects[world.files[0].key]
+
+
+def wrong_checksum(world: World) -> None:
+    world.change_object(0, checksum=Checksum("crc32", "00000000"))
+
+
+def wrong_size(world: World) -> None:
+    world.change_object(0, size=world.messages[0].object.size + 1)
+
+
+def reference_twice(world: World) -> None:
+    world.messages.append(msgspec.structs.replace(world.messages[0], first_number=9))
+
+
+def lose_reference(world: World) -> None:
+    del world.messages[1]
+
+
+def wrong_entries(world: World) -> None:
+    world.change_line(0, entries=3)
+
+
+def wrong_partition(world: World) -> None:
+    world.change_line(1, user="ann")
+
+
+def wrong_time_range(world: World) -> None:
+    world.change_line(0, event_time_span_us=0)
+
+
+def wrong_nulls(world: World) -> None:
+    world.change_line(0, nulls=(2, 1))
+
+
+def nulls_out_of_order(world: World) -> None:
+    world.change_line(0, nulls=(3, 1, 2, 0))
+
+
+def leave_nulls_out(world: World) -> None:
+    world.change_line(0, nulls=None)
+
+
+def wrong_source_range(world: World) -> None:
+    world.change_line(0, sources=(0, 0, 0, 1))
+
+
+def other_batch_range(world: World) -> None:
+    world.change_message(0, sources=(msgspec.structs.replace(world.messages[0].sources[0], next_offset=9),))
+
+
+def other_message_key(world: World) -> None:
+    world.keys[0] = b"ann/2024-05-01/10"
+
+
+def message_without_lines(world: World) -> None:
+    world.messages.append(msgspec.structs.replace(world.messages[0], references=()))
+
+
+def other_batch(world: World) -> None:
+    world.change_message(0, batch_id="b9")
+
+
+def lose_flush_record(world: World) -> None:
+    del world.flush_records[0]
+
+
+def repeat_flush_record(world: World) -> None:
+    world.flush_records.append(world.flush_records[0])
+
+
+def start_late(world: World) -> None:
+    world.change_flushed(0, APP_0, first_offset=1)
+
+
+def lose_part_of_flush_record(world: World) -> None:
+    world.split_flush(0)
+    del world.flush_records[1]
+
+
+def repeat_part_of_flush_record(world: World) -> None:
+    world.split_flush(0)
+    world.flush_records.append(world.flush_records[1])
+
+
+def flush_counts_too_many(world: World) -> None:
+    world.change_flushed(0, APP_0, entries=4)
+
+
+def flush_hides_a_record(world: World) -> None:
+    world.change_flushed(0, APP_0, min_offset=1, records=1)
+
+
+def flush_claims_replays(world: World) -> None:
+    world.change_flushed(0, APP_0, discarded_replays=1)
+
+
+def offsets_not_committed(world: World) -> None:
+    world.committed[APP_0] = 2
+
+
+def offsets_committed_too_far(world: World) -> None:
+    world.committed[APP_1] = 5
+
+
+def lose_schema_object(world: World) -> None:
+    del world.objects[world.messages[0].schema.object]
+
+
+def change_schema_object(world: World) -> None:
+    world.objects[world.messages[0].schema.object] += b"\n"
+
+
+def change_schema_text(world: World) -> None:
+    schema = world.messages[0].schema
+    world.change_message(0, schema=msgspec.structs.replace(schema, text=f"{schema.text} "))
+
+
+def swap_schema(world: World) -> None:
+    world.change_message(0, schema=world.messages[1].schema)
+
+
+def change_dead_letter_value(world: World) -> None:
+    world.dead_letters[0] = world.dead_letters[0]._replace(value=b"not json")
+
+
+def change_dead_letter_key(world: World) -> None:
+    world.dead_letters[0] = world.dead_letters[0]._replace(key=None)
+
+
+def drop_dead_letter_header(world: World) -> None:
+    world.dead_letters[0] = world.dead_letters[0]._replace(headers=world.dead_letters[0].headers[1:])
+
+
+def break_dead_letter_headers(world: World) -> None:
+    headers = tuple(one for one in world.dead_letters[0].headers if one[0] != HEADER_INDEXES)
+    world.dead_letters[0] = world.dead_letters[0]._replace(headers=headers)
+
+
+def break_reference(world: World) -> None:
+    world.change_message(0, format_version=99)
+
+
+@pytest.mark.parametrize(
+    ("plant", "expected"),
+    [
+        (damage_object, {Kind.OBJECT_ALTERED, Kind.MISSING}),
+        (cut_object, {Kind.OBJECT_ALTERED, Kind.MISSING}),
+        (lose_object, {Kind.OBJECT_MISSING, Kind.MISSING}),
+        (wrong_checksum, {Kind.OBJECT_ALTERED}),
+        (wrong_size, {Kind.OBJECT_ALTERED}),
+        (reference_twice, {Kind.DUPLICATED, Kind.REFERENCE_WRONG}),
+        (lose_reference, {Kind.MISSING, Kind.REFERENCE_MISSING}),
+        (wrong_entries, {Kind.REFERENCE_WRONG}),
+        (wrong_partition, {Kind.REFERENCE_WRONG, Kind.MISPLACED}),
+        (wrong_time_range, {Kind.REFERENCE_WRONG}),
+        (wrong_nulls, {Kind.REFERENCE_WRONG}),
+        (nulls_out_of_order, {Kind.REFERENCE_WRONG}),
+        (leave_nulls_out, {Kind.REFERENCE_WRONG}),
+        (other_message_key, {Kind.REFERENCE_WRONG}),
+        (message_without_lines, {Kind.REFERENCE_WRONG}),
+        (wrong_source_range, {Kind.REFERENCE_WRONG, Kind.FLUSH_WRONG}),
+        (other_batch_range, {Kind.REFERENCE_WRONG}),
+        (other_batch, {Kind.REFERENCE_WRONG, Kind.REFERENCE_MISSING}),
+        (lose_flush_record, {Kind.FLUSH_GAP, Kind.REFERENCE_WRONG}),
+        (repeat_flush_record, {Kind.FLUSH_OVERLAP}),
+        (start_late, {Kind.FLUSH_WRONG, Kind.REFERENCE_WRONG, Kind.FLUSH_GAP}),
+        (lose_part_of_flush_record, {Kind.FLUSH_WRONG, Kind.REFERENCE_WRONG, Kind.FLUSH_GAP}),
+        (repeat_part_of_flush_record, {Kind.FLUSH_WRONG, Kind.FLUSH_OVERLAP}),
+        (flush_counts_too_many, {Kind.FLUSH_WRONG}),
+        (flush_hides_a_record, {Kind.FLUSH_WRONG}),
+        (flush_claims_replays, {Kind.FLUSH_WRONG}),
+        (offsets_not_committed, {Kind.FLUSH_WRONG, Kind.UNEXPECTED, Kind.DEAD_LETTER_UNEXPECTED}),
+        (offsets_committed_too_far, {Kind.FLUSH_GAP}),
+        (lose_schema_object, {Kind.OBJECT_MISSING}),
+        (change_schema_object, {Kind.OBJECT_ALTERED}),
+        (change_schema_text, {Kind.REFERENCE_WRONG}),
+        (swap_schema, {Kind.REFERENCE_WRONG}),
+        (change_dead_letter_value, {Kind.DEAD_LETTER_WRONG}),
+        (change_dead_letter_key, {Kind.DEAD_LETTER_WRONG}),
+        (drop_dead_letter_header, {Kind.DEAD_LETTER_WRONG}),
+        (break_dead_letter_headers, {Kind.DEAD_LETTER_WRONG, Kind.DEAD_LETTER_MISSING}),
+        (break_reference, {Kind.REFERENCE_WRONG, Kind.MISSING, Kind.REFERENCE_MISSING}),
+    ],
+)
+def test_audit_finds_a_fault_in_what_was_announced(plant: Callable[[World], None], expected: set[Kind]) -> None:
+    world = clean_world().build()
+    plant(world)
+    report = world.audit(caught_up=False)
+    assert report.exit_code is ExitCode.FINDINGS
+    assert kinds(report) == expected
+
+
+def test_altered_example_names_the_field_and_both_values() -> None:
+    world = clean_world()
+    alter_number(world)
+    assert "n: source 1, file 2" in world.build().audit().findings.examples[Kind.ALTERED][0]
+
+
+def test_flush_record_in_parts_is_clean() -> None:
+    """The parts together are the flush record."""
+    world = clean_world().build()
+    world.split_flush(0)
+    assert world.audit().findings.examples == {}
+
+
+def test_flush_records_in_another_order_are_clean() -> None:
+    """Those of one topic lie in several of its partitions, and are read one after the other."""
+    world = clean_world().build()
+    world.flush_records.reverse()
+    assert world.audit().findings.examples == {}
+
+
+def test_source_topic_made_anew_is_a_note() -> None:
+    """Its ids in flush records tell it; the offsets look the same."""
+    world = clean_world().build()
+    world.flush_records[1] = msgspec.structs.replace(world.flush_records[1], topic_ids={"app": "other"})
+    assert "made anew" in world.audit().findings.notes[0]
+
+
+def test_empty_flush_line_and_record_without_entries_are_clean() -> None:
+    world = clean_world()
+    world.source.append(record(APP_1, 2, []))
+    world.source.append(record(APP_1, 3, None))
+    world.flushes["b3"] = {APP_1: (2, 4), APP_0: (5, 5)}
+    world.committed[APP_1] = world.ends[APP_1] = 4
+    assert world.build().audit().findings.examples == {}
+
+
+def test_stored_dead_letter_is_compared_with_its_object() -> None:
+    world = clean_world().build()
+    letter = world.dead_letters[0]
+    headers = (*letter.headers, ("lp-object", b"logs/dead/1"))
+    world.dead_letters[0] = letter._replace(value=None, headers=headers)
+    assert kinds(world.audit()) == {Kind.OBJECT_MISSING}
+    world.objects["logs/dead/1"] = b"not JSON"
+    assert kinds(world.audit()) == set()
+    world.objects["logs/dead/1"] = b"not json"
+    assert kinds(world.audit()) == {Kind.DEAD_LETTER_WRONG}
+
+
+def test_dead_letters_of_one_record_and_reason_may_share_its_indexes() -> None:
+    """One of too many indexes is several; the same indexes twice are a finding, and so are entries that none names."""
+    world = world_of_dead_entries()
+    assert world.build().audit().findings.examples == {}
+    world.dead.append(world.dead[-1])
+    assert Kind.DEAD_LETTER_WRONG in kinds(world.build().audit())
+    world = world_of_dead_entries()
+    del world.dead[-1]
+    assert Kind.DEAD_LETTER_MISSING in kinds(world.build().audit())
+
+
+def world_of_dead_entries() -> World:
+    """One record of four bad entries, in two dead letters of one reason."""
+    bad = record(APP_0, 0, [1, 2, 3, 4])
+    letters = [DeadLetter(bad, Reason.NOT_AN_OBJECT, "", indexes) for indexes in ((0, 1), (2, 3))]
+    return World([bad], [], [("b1", letter) for letter in letters], {"b1": {APP_0: (0, 1)}}, {APP_0: 1}, {APP_0: 1})
+
+
+@pytest.mark.parametrize("timestamp_ms", [0, 253_402_300_799_999, 253_402_300_800_000, 2**62])
+def test_row_has_no_timestamp_that_is_later_than_the_year_9999(timestamp_ms: int) -> None:
+    """No reader makes a date of it; one that leaves out another timestamp is wrong."""
+    entry = {"user": "ann", "time": "2024-05-01T10:00:00Z"}
+    columns = [column("user", "string"), column("time", "string")]
+    kept = timestamp_ms if timestamp_ms < 253_402_300_800_000 else -1
+    for written, expected in ((kept, set()), (5, {Kind.META})):
+        row = Row(APP_0, 0, 0, HOUR_10, entry, timestamp_ms=written)
+        world = World(
+            [record(APP_0, 0, entry, timestamp_ms=timestamp_ms)], [File("b1", "ann", 10, columns, [row])],
+            [], {"b1": {APP_0: (0, 1)}}, {APP_0: 1}, {APP_0: 1},
+        )  # fmt: skip
+        assert kinds(world.build().audit()) == expected
+
+
+def test_subtrees_of_an_entry_over_the_limits_may_be_json() -> None:
+    """By its own fields, though with the others it has fewer: `a` is JSON for another reason, `b` for this one."""
+    entries: list[dict[str, Any]] = [
+        {"user": "ann", "time": "2024-05-01T10:00:00Z", "a": a, "b": {"x": 1}}
+        for a in ({"x": 1, "y": 2, "z": 3}, "text")
+    ]
+    as_json = [column(name, "string", "json") for name in ("a", "b")]
+    columns = [column("user", "string"), column("time", "string"), *as_json]
+    rows = [
+        Row(APP_0, number, 0, HOUR_10, entry | {name: json.dumps(entry[name]) for name in ("a", "b")})
+        for number, entry in enumerate(entries)
+    ]
+    source = [record(APP_0, number, entry) for number, entry in enumerate(entries)]
+    world = World(source, [File("b1", "ann", 10, columns, rows)], [], {"b1": {APP_0: (0, 2)}}, {APP_0: 2}, {APP_0: 2})
+    world.build()
+    assert kinds(world.audit(record_schema=bounds_of(fields_max=7))) == set()
+    assert kinds(world.audit(record_schema=bounds_of(fields_max=8))) == {Kind.REFERENCE_WRONG}
+
+
+def test_dead_letter_of_a_replayed_dead_letter_keeps_the_older_headers() -> None:
+    """The record's own headers may be ours, from an earlier life; the last of a name count."""
+    world = clean_world()
+    older = world.source[2]._replace(headers=((HEADER_REASON, b"no_user"), ("lp-object", b"old")))
+    world.source[2] = older
+    world.dead[0] = ("b2", DeadLetter(older, Reason.MALFORMED, "", None))
+    assert world.build().audit().findings.examples == {}
+
+
+def test_discarded_replays_are_accounted_for() -> None:
+    world = clean_world()
+    del world.files[1]
+    world.build()
+    world.change_flushed(0, APP_0, discarded_replays=1, entries=3)
+    totals = msgspec.structs.replace(world.flush_records[0].totals, discarded_replays=1, entries=4)
+    world.flush_records[0] = msgspec.structs.replace(world.flush_records[0], totals=totals)
+    report = world.audit()
+    assert report.findings.examples == {}
+    assert report.findings.notes == ["1 discarded replays are taken from flush records, not verified"]
+
+
+def test_source_behind_the_end_could_not_tell_only_where_that_is_demanded() -> None:
+    world = clean_world()
+    world.source.append(record(APP_1, 2, {"user": "ann"}))
+    world.ends[APP_1] = 3
+    world.build()
+    assert world.audit(caught_up=False).exit_code is ExitCode.CLEAN
+    assert world.audit(caught_up=True).exit_code is ExitCode.COULD_NOT_TELL
+
+
+def test_control_record_at_the_end_is_caught_up() -> None:
+    world = clean_world()
+    world.ends[APP_1] = 3
+    assert world.build().audit(caught_up=True).exit_code is ExitCode.CLEAN
+
+
+def test_source_that_lost_its_beginning_could_not_tell() -> None:
+    world = clean_world().build()
+    world.lows[APP_0] = 4
+    world.source = [one for one in world.source if one.tp == APP_1 or one.offset >= world.lows[APP_0]]
+    report = world.audit()
+    assert report.findings.examples == {}
+    assert report.exit_code is ExitCode.COULD_NOT_TELL
+
+
+def test_batch_committed_while_reading_is_left_out() -> None:
+    world = clean_world().build()
+    later = dict(world.committed)
+    first: dict[TopicPartition, int | None] = {APP_0: 2, APP_1: 1}
+    world.committed = first
+    report = audit_while_committing(world, later)
+    assert report.findings.examples == {}
+    assert "1 batches were committed while the audit was reading; left out" in report.findings.notes
+
+
+class CommittingTopics(MemoryTopics):
+    """Topics whose committed offsets move on from one look to the next."""
+
+    def __init__(self, world: World, answers: list[dict[TopicPartition, int | None]]) -> None:
+        super().__init__(world)
+        self._answers = answers
+
+    def committed(self, tps: list[TopicPartition]) -> dict[TopicPartition, int | None]:
+        """Give the next answer."""
+        return {tp: offset for tp, offset in self._answers.pop(0).items() if tp in tps}
+
+
+OF_LATER_BATCH = {"references": 2, "flushes": 1, "dead-letters": 2}
+
+
+class PublishingTopics(CommittingTopics):
+    """Topics in which the messages of the last batch appear, all at once, after so many looks at the output topics."""
+
+    def __init__(self, world: World, answers: list[dict[TopicPartition, int | None]], *, looks: int) -> None:
+        super().__init__(world, answers)
+        self._looks_left = looks
+
+    def settled(self, tps: Iterable[TopicPartition]) -> tuple[dict[TopicPartition, tuple[int, int]], list[str]]:
+        """Give the ends as they are at this look."""
+        ends, doubts = super().settled(tps)
+        self._looks_left -= bool(ends)
+        if self._looks_left >= 0:
+            ends = {tp: (first, end - OF_LATER_BATCH.get(tp.topic, 0)) for tp, (first, end) in ends.items()}
+        return ends, doubts
+
+
+@pytest.mark.parametrize("looks", range(5))
+def test_batch_committed_between_two_looks_at_the_output_is_left_out(looks: int) -> None:
+    """Whichever of its messages are seen, its flush record is, too, so that it is known to be one of those."""
+    world = clean_world().build()
+    later = dict(world.committed)
+    world.committed = {APP_0: 2, APP_1: 1}
+    topics = PublishingTopics(world, [world.committed, later], looks=looks)
+    report = Audit(settings(), Options(), topics, MemoryStore(world.objects)).run()
+    assert report.findings.examples == {}
+    assert report.exit_code is ExitCode.CLEAN
+
+
+@pytest.mark.parametrize("values", [{"n": 5}, {"n": 5.0}])
+def test_values_that_are_equal_by_value_are_not_altered(values: dict[str, Any]) -> None:
+    world = clean_world()
+    world.source[0] = record(APP_0, 0, [
+        {"user": "ann", "time": "2024-05-01T10:00:00Z", "tags": ["x"], "nope": None} | values,
+        {"user": "ann", "time": "2024-05-01T10:30:00Z", "n": 2.5},
+    ])  # fmt: skip
+    world.files[0].rows[0].values["n"] = 5.0
+    world.files[0].columns.append(column("nope", "string", "null"))
+    assert world.build().audit().findings.examples == {}
+
+
+def audit_while_committing(world: World, committed_later: dict[TopicPartition, int | None]) -> Report:
+    """Run the audit while a worker commits more between its two looks at the committed offsets."""
+    topics = CommittingTopics(world, [world.committed, committed_later])
+    return Audit(settings(), Options(), topics, MemoryStore(world.objects)).run()
+
+
+def test_transaction_that_stays_open_is_a_doubt() -> None:
+    """What stands behind it is hidden: nobody can tell what is missing."""
+    world = clean_world()
+    world.open_transactions = ["flushes-0: a transaction has been open for more than 80 s"]
+    report = world.build().audit()
+    assert report.exit_code is ExitCode.COULD_NOT_TELL
+    assert set(report.findings.doubts) == set(world.open_transactions)

@@ -1,0 +1,45 @@
+"""What the audit's reader of S3 makes of a refusal: gone, or nobody can tell."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+import botocore.exceptions
+import pytest
+
+from log_partitioner.config.s3_settings import S3Settings
+from log_partitioner.errors import CouldNotTellError
+from log_partitioner.proof.audit.store import Address, S3Reader
+
+
+class Refusing:
+    """A client that refuses everything for one reason."""
+
+    def __init__(self, code: str) -> None:
+        self._code = code
+
+    def get_object(self, **_: Any) -> NoReturn:
+        """Refuse."""
+        raise botocore.exceptions.ClientError({"Error": {"Code": self._code}}, "GetObject")
+
+
+@pytest.mark.parametrize(
+    ("code", "bucket", "is_missing"),
+    [
+        ("NoSuchKey", "ours", True),
+        ("NoSuchBucket", "another", True),
+        ("NoSuchBucket", "ours", False),
+        ("AccessDenied", "another", False),
+    ],
+)
+def test_object_in_a_bucket_that_is_not_there_is_missing_unless_it_is_the_settings_own(
+    code: str, bucket: str, *, is_missing: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A reference may name any bucket; without that of the settings nothing can be told."""
+    reader = S3Reader(S3Settings(bucket="ours", region="r"), threads=1)
+    monkeypatch.setattr(reader, "_client", Refusing(code))
+    if is_missing:
+        assert reader.get(Address(bucket, "key")) is None
+    else:
+        with pytest.raises(CouldNotTellError):
+            reader.get(Address(bucket, "key"))

@@ -1,0 +1,285 @@
+"""Types of entries, their join, and how a published schema may differ from them."""
+
+import json
+from itertools import permutations
+
+import pytest
+
+from log_partitioner.proof.oracle.expected_schema import (
+    Array,
+    Map,
+    Record,
+    Type,
+    fields_of,
+    is_covered_by,
+    join,
+    limit_keys,
+    paths_of,
+    schema_differences,
+    type_of_entry,
+    without_subtrees,
+)
+from log_partitioner.proof.oracle.json_text import parse_keeping, parse_rounding
+from log_partitioner.proof.oracle.published_schema import PublishedSchema, RestoreError
+from tests.unit.proof.audit.world import column, row_schema
+
+
+def record(**fields: Type) -> Record:
+    return Record(tuple(sorted(fields.items(), key=lambda item: item[0])))
+
+
+def type_of(text: str, depth_max: int = 16) -> Type:
+    entry = parse_rounding(text)
+    assert isinstance(entry, dict)
+    return type_of_entry(entry, depth_max=depth_max)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("null", "null"),
+        ("true", "boolean"),
+        ("9007199254740992", "long53"),
+        ("-9007199254740992", "long53"),
+        ("9007199254740993", "long64"),
+        ("9223372036854775807", "long64"),
+        ("-9223372036854775808", "long64"),
+        ("9223372036854775808", "json"),
+        ("1.0", "double"),
+        ("1e400", "json"),
+        ('"x"', "string"),
+        ("[]", Array("null")),
+        ("[null]", Array("null")),
+        ("[1,null,2.5]", Array("double")),
+        ('[1,"x"]', Array("json")),
+        ("{}", Record(())),
+        ('[{"a":1},{"b":[]}]', Array(record(a="long53", b=Array("null")))),
+    ],
+)
+def test_type_of_a_value(text: str, expected: Type) -> None:
+    assert type_of(f'{{"a":{text}}}') == record(a=expected)
+
+
+def test_number_that_a_double_does_not_hold_is_json_where_it_is_kept() -> None:
+    entry = parse_keeping('{"a":0.1234567890123456789,"b":0.1}')
+    assert isinstance(entry, dict)
+    assert type_of_entry(entry, depth_max=16) == record(a="json", b="double")
+
+
+def test_containers_beyond_the_depth_are_json() -> None:
+    text = '{"a":{"b":{"c":1}},"d":[[1]],"e":[],"f":1}'
+    assert type_of(text, 1) == record(a="json", d="json", e="json", f="long53")
+    assert type_of(text, 2) == record(a=record(b="json"), d=Array("json"), e=Array("null"), f="long53")
+    assert type_of(text, 3) == type_of(text)
+
+
+@pytest.mark.parametrize(
+    ("types", "expected"),
+    [
+        ([], "null"),
+        (["null", "string"], "string"),
+        (["long53", "long64"], "long64"),
+        (["long53", "double"], "double"),
+        (["long64", "double"], "json"),
+        (["long53", "long64", "double"], "json"),
+        (["string", "long53"], "json"),
+        (["boolean", "long53"], "json"),
+        (["json", "long53"], "json"),
+        ([Record(()), record(a="long53")], record(a="long53")),
+        ([Array("null"), Array("string")], Array("string")),
+        ([Record(()), Array("null")], "json"),
+        ([record(a="string"), "string"], "json"),
+        (
+            [record(a="long53", b="null"), record(a="double", c="string")],
+            record(a="double", b="null", c="string"),
+        ),
+    ],
+)
+def test_join_does_not_depend_on_order(types: list[Type], expected: Type) -> None:
+    for order in permutations(types):
+        assert join(order) == expected
+        step: Type = "null"
+        for one in order:
+            step = join([step, one])
+        assert step == expected
+
+
+def test_nested_object_with_too_many_keys_is_a_map_and_the_entry_is_not() -> None:
+    many = record(a="long53", b="double", c="null")
+    assert limit_keys(many, 2) == many
+    assert limit_keys(record(x=many, y=Array(many)), 2) == record(x=Map("double"), y=Array(Map("double")))
+    assert limit_keys(record(x=many), 3) == record(x=many)
+
+
+def test_map_values_are_joined_before_they_are_limited() -> None:
+    inner = record(p=record(a="null"), q=record(b="null"), r=record(c="long53"))
+    assert limit_keys(record(x=inner), 2) == record(x=Map(Map("long53")))
+
+
+def test_fields_are_counted_with_nested_ones() -> None:
+    assert fields_of(record(a=record(b="null", c=Array(record(d="null"))))) == 4
+
+
+def test_differences_name_field_and_types() -> None:
+    expected = record(a="long53", b=record(c="string"), d=Array("null"), e="string")
+    published = record(a="long64", b=record(c="string", ghost="null"), d=Array("string"))
+    assert list(schema_differences(expected, published)) == [
+        "a: long64 where the entries make it long53",
+        "b.ghost: field occurs in no entry (null)",
+        "d[]: string where the entries make it null",
+        "e: field is missing (string)",
+    ]
+
+
+def test_subtree_of_an_oversized_entry_may_be_json_but_a_scalar_may_not() -> None:
+    expected = record(a=record(b="null"), c="string")
+    assert without_subtrees(expected, record(a="json", c="json")) == record(a="json", c="string")
+
+
+@pytest.mark.parametrize(
+    ("own", "merged"),
+    [
+        (record(a="long53"), record(a="long53", b=record(c="string"))),
+        (record(a=record(b="null")), record(a=record(b="json", c="double"))),
+        (record(a="null"), record(a=record(b="string"))),
+        (record(a="null"), record(a=Array("boolean"))),
+        (record(a="null"), record(a="json")),
+        (record(a=Record(())), record(a=record(b="string"))),
+        (record(a=Record(())), record(a=Map("double"))),
+        (record(a=Array("null")), record(a=Array("string"))),
+        (record(a=Array(Record(()))), record(a=Array(record(b="null")))),
+        (record(a=Map("long53")), record(a=Map("long64"))),
+        (record(a="long53"), record(a="long64")),
+        (Record(()), record(a="string")),
+    ],
+)
+def test_pack_schema_covers_what_reads_back_equal(own: Type, merged: Type) -> None:
+    assert is_covered_by(own, merged)
+    assert not is_covered_by(merged, own)
+
+
+@pytest.mark.parametrize(
+    ("own", "merged"),
+    [
+        (record(a="long53"), record(b="long53")),
+        (record(a="long53"), record(a="double")),
+        (record(a="long64"), record(a="double")),
+        (record(a="long53"), record(a="json")),
+        (record(a="string"), record(a="json")),
+        (record(a="json"), record(a="string")),
+        (record(a=record(b="string")), record(a=Map("string"))),
+        (record(a=Record(())), record(a=Array("null"))),
+        (record(a=Record(())), record(a="json")),
+        (record(a=Array("null")), record(a="json")),
+        (record(a=Array("long53")), record(a=Array("double"))),
+    ],
+)
+def test_pack_schema_that_changes_another_type_does_not_cover(own: Type, merged: Type) -> None:
+    assert not is_covered_by(own, merged)
+
+
+def test_paths_name_nested_fields() -> None:
+    kind = record(a=record(b="null"), c=Array(record(d="string")), e=Map(record(f="string")))
+    assert list(paths_of(kind)) == [("a",), ("a", "b"), ("c",), ("c", "[]", "d"), ("e",), ("e", "{}", "f")]
+
+
+def published(*columns: dict[str, object]) -> PublishedSchema:
+    return PublishedSchema(json.dumps(row_schema(*columns)), parse_rounding)
+
+
+def test_published_schema_reads_marks_and_original_names() -> None:
+    nested = {"type": "record", "name": "N", "fields": [column("x_x21", "string", "json", original="x!")]}
+    numbers = {"type": "map", "values": ["null", {"type": "long", "lp.type": "long53"}]}
+    lists = {"type": "array", "items": ["null", {"type": "array", "items": ["null", "double"]}]}
+    schema = published(
+        column("a", "long"), column("b", nested), column("c", numbers), column("d", lists),
+        column("e", {"type": "map", "values": ["null", "string"]}, "empty-object"),
+        column("f", "string", "null"),
+    )  # fmt: skip
+    assert schema.problems == []
+    assert schema.type == record(
+        a="long64",
+        b=Record((("x!", "json"),)),
+        c=Map("long53"),
+        d=Array(Array("double")),
+        e=Record(()),
+        f="null",
+    )
+    row = {
+        "a": 1,
+        "b": {"x_x21": '{"k":[1.0,null]}'},
+        "c": {"k": 1, "n": None},
+        "d": [[5.0], None],
+        "e": {},
+        "f": None,
+    }
+    assert schema.restore(row) == {
+        "a": 1,
+        "b": {"x!": {"k": [1, None]}},
+        "c": {"k": 1},
+        "d": [[5], None],
+        "e": {},
+    }
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"name": "a", "type": "string"},
+        {"name": "a", "type": ["string", "null"]},
+        {"name": "a", "type": ["null", "string"]},
+        column("a", "int"),
+        column("a", "float"),
+        column("a", "string", "long53"),
+        column("a", {"type": "array", "items": "string"}),
+    ],
+)
+def test_published_schema_of_another_form_is_reported(wrong: dict[str, object]) -> None:
+    assert published(wrong).problems
+
+
+def test_names_that_differ_by_case_only_are_reported() -> None:
+    assert published(column("a", "string"), column("A", "string")).problems
+    assert published(column("_META", "string")).problems
+    assert published(column("x_2", "string"), column("x_3", "string", original="x_2")).beside == ["x_2"]
+
+
+def test_fields_of_one_name_beside_each_other_are_named_in_their_order() -> None:
+    """A pack may have such; who reads a reference is told where an exact schema has."""
+    pair = [column("x", "string"), column("x_2", "boolean", original="x")]
+    both = published(*pair)
+    assert (both.problems, both.beside) == ([], ["x"])
+    assert published(*[{**column("x", "string"), "name": one} for one in ("x", "x")]).problems
+    assert published(column("x_2", "string", original="x"), column("x", "boolean")).problems
+    assert both.restore({"x": None, "x_2": True}) == {"x": True}
+    own = published(column("x", "boolean"))
+    assert is_covered_by(own.type, both.type)
+    assert not is_covered_by(published(column("x", "double")).type, both.type)
+
+
+def test_name_that_is_not_made_of_the_original_ones_is_reported() -> None:
+    assert published(column("a_x2Db", "string", original="a-b")).problems == []
+    assert published(column("a_b", "string", original="a-b")).problems
+    assert published(column("a_2", "string", original="a")).problems
+
+
+def test_other_meta_is_reported() -> None:
+    schema = row_schema()
+    del schema["fields"][0]["type"]["fields"][8]
+    assert PublishedSchema(json.dumps(schema), parse_rounding).problems
+
+
+@pytest.mark.parametrize("row", [{"a": "{", "b": None}, {"a": None, "b": "x"}])
+def test_column_that_does_not_hold_what_its_mark_says_is_refused(row: dict[str, str | None]) -> None:
+    schema = published(column("a", "string", "json"), column("b", "string", "null"))
+    with pytest.raises(RestoreError):
+        schema.restore(row)
+
+
+def test_names_of_a_pack_are_kept_at_the_top_alone() -> None:
+    """Also where a nested record belongs to a field whose own name is empty."""
+    inner = {"type": "record", "name": "r_x", "fields": [column("a_2", "string", original="a")]}
+    for columns, problems in ([column("a_2", "string", original="a")], 0), ([column("_", inner, original="")], 1):
+        text = json.dumps(row_schema(*columns))
+        schema = PublishedSchema(text, parse_rounding, keeps_names=True)
+        assert len(schema.problems) == problems, schema.problems
