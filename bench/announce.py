@@ -17,11 +17,12 @@ from bench.workloads import PARTITIONS, WORKLOADS, Workload, generate
 from log_partitioner.avro.infer import infer_entry
 from log_partitioner.avro.schema import row_schema
 from log_partitioner.avro.schema_types import Limits, RecordType
+from log_partitioner.batch.chunk import Blocks
 from log_partitioner.batch.messages import Sender, Uploaded, reference_messages
-from log_partitioner.batch.reference_lines import Described, LineWriter, Sources, absent_fields, widen
+from log_partitioner.batch.reference_lines import LineWriter, Numbered
 from log_partitioner.batch.seal import SealedObject
 from log_partitioner.boundary import Message, SealedFile, StoredObject
-from log_partitioner.formats.model import PartitionKey, TopicPartition
+from log_partitioner.formats.model import TopicPartition
 from tools.local.errors import StackError
 
 _FIELDS = 20
@@ -70,15 +71,14 @@ def _measure(lab: Lab, keys: int) -> Figures:
 def _announce(users: list[str], entry_type: RecordType, tps: list[TopicPartition]) -> list[Message]:
     """Return the messages that announce a pack of one entry of each user, as the worker's flush makes them."""
     spans = {tp: (_FIRST_OFFSET, _FIRST_OFFSET + len(users)) for tp in tps}
-    writer = LineWriter(entry_type, spans, bytes_max=_LINES_BYTES_MAX)
-    nulls = dict.fromkeys(absent_fields(entry_type, entry_type), 1)
+    numbered = Numbered(tps, spans, bytes_max=_LINES_BYTES_MAX)
+    writer = LineWriter(entry_type, numbered)
     for number, user in enumerate(users):
-        sources: Sources = {}
-        widen(sources, tps[number % len(tps)], _FIRST_OFFSET + number)
-        time_us = _HOUR_US + number * 1_000
-        key = PartitionKey(user, "2024-05-01", number * 2 // len(users))
-        start = 5_000 + number * _BLOCK_BYTES
-        writer.add(Described(key, entry_type, 1, time_us, time_us, nulls, start, _BLOCK_BYTES, sources, {}))
+        offset, time_us = _FIRST_OFFSET + number, _HOUR_US + number * 1_000
+        hour, exact_type = numbered.hour(("2024-05-01", number * 2 // len(users))), numbered.exact_type(entry_type)
+        sources = [(number % len(tps), offset, offset, 1)]
+        blocks = Blocks(user, hour, exact_type, _BLOCK_BYTES, 1, time_us, time_us, sources)
+        writer.add_line(blocks, 5_000 + number * _BLOCK_BYTES)
     schema = row_schema(entry_type)
     file = SealedFile("0.avro", 5_000 + len(users) * _BLOCK_BYTES, bytes(32), 0)
     rows = tuple((tp, len(users) // len(tps)) for tp in tps)

@@ -250,7 +250,6 @@ impl Written {
 #[pyclass]
 pub struct Sealer {
     order: Vec<u32>,
-    type_of: Vec<u32>,
     tp_of: Vec<u32>,
     offsets: Vec<i64>,
     indexes: Vec<u32>,
@@ -291,13 +290,12 @@ impl Sealer {
     #[new]
     #[allow(clippy::too_many_arguments)]
     fn new(
-        order: &Bound<'_, PyAny>, type_of: &Bound<'_, PyAny>, tp_of: &Bound<'_, PyAny>, offsets: &Bound<'_, PyAny>,
-        indexes: &Bound<'_, PyAny>, event_times_us: &Bound<'_, PyAny>, timestamps_ms: &Bound<'_, PyAny>,
-        origins: Vec<PyBackedBytes>, texts: Py<Texts>, sizes: &Bound<'_, PyAny>, read: Py<PyAny>, rules: WriteRules,
+        order: &Bound<'_, PyAny>, tp_of: &Bound<'_, PyAny>, offsets: &Bound<'_, PyAny>, indexes: &Bound<'_, PyAny>,
+        event_times_us: &Bound<'_, PyAny>, timestamps_ms: &Bound<'_, PyAny>, origins: Vec<PyBackedBytes>,
+        texts: Py<Texts>, sizes: &Bound<'_, PyAny>, read: Py<PyAny>, rules: WriteRules,
     ) -> PyResult<Self> {
         Ok(Sealer {
             order: column(order)?,
-            type_of: column(type_of)?,
             tp_of: column(tp_of)?,
             offsets: column(offsets)?,
             indexes: column(indexes)?,
@@ -383,7 +381,7 @@ impl Sealer {
                 out.truncate(start);
                 out.extend_from_slice(slow.call1((number, text, part))?.extract::<&[u8]>()?);
             }
-            blocks.add(self.type_of[row], self.tp_of[row], self.offsets[row], self.event_times_us[row]);
+            blocks.add(self.tp_of[row], self.offsets[row], self.event_times_us[row]);
             if out.len() >= self.rules.block_bytes {
                 break;
             }

@@ -1,14 +1,11 @@
 //! Blocks of parts -> the lines that announce them: what `log_partitioner.batch.reference_lines` writes of the same parts.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::io::Write;
 
 use pyo3::prelude::*;
 use pyo3::pybacked::{PyBackedBytes, PyBackedStr};
 use pyo3::types::PyBytes;
-
-const CACHED_NUMBERS_MAX: usize = 20_000; // of one object: there may be a hundred open
-const CACHED_LIST: usize = 8; // numbers that a list weighs beside its own
 
 /// The blocks of one part, `length` bytes, and what is in them: counted as they were written.
 pub struct Blocks {
@@ -21,8 +18,6 @@ pub struct Blocks {
     latest_us: i64,
     /// TopicPartition, lowest and highest offset, rows.
     sources: Vec<Source>,
-    /// Type, rows.
-    types: Vec<(u32, usize)>,
 }
 
 type Source = (u32, i64, i64, usize);
@@ -38,20 +33,15 @@ impl Blocks {
             earliest_us: 0,
             latest_us: 0,
             sources: Vec::new(),
-            types: Vec::new(),
         }
     }
 
-    /// Count a row of a type and a TopicPartition, by their numbers in the batch.
-    pub fn add(&mut self, row_type: u32, tp: u32, offset: i64, time_us: i64) {
+    /// Count a row of a TopicPartition, by its number in the batch.
+    pub fn add(&mut self, tp: u32, offset: i64, time_us: i64) {
         let is_first = self.rows == 0;
         self.earliest_us = if is_first { time_us } else { self.earliest_us.min(time_us) };
         self.latest_us = if is_first { time_us } else { self.latest_us.max(time_us) };
         self.rows += 1;
-        match self.types.iter_mut().rev().find(|one| one.0 == row_type) {
-            Some(one) => one.1 += 1,
-            None => self.types.push((row_type, 1)),
-        }
         match self.sources.iter_mut().find(|one| one.0 == tp) {
             Some(one) => *one = (tp, one.1.min(offset), one.2.max(offset), one.3 + 1),
             None => self.sources.push((tp, offset, offset, 1)),
@@ -85,9 +75,9 @@ impl Chunk {
 
     /// What `log_partitioner.batch.chunk.Blocks` says of one part.
     #[allow(clippy::type_complexity)]
-    fn blocks(&self, number: usize) -> (usize, usize, i64, i64, Vec<Source>, Vec<(u32, usize)>) {
-        let Blocks { length, rows, earliest_us, latest_us, sources, types, .. } = &self.parts[number];
-        (*length, *rows, *earliest_us, *latest_us, sources.clone(), types.clone())
+    fn blocks(&self, number: usize) -> (&str, u32, u32, usize, usize, i64, i64, Vec<Source>) {
+        let Blocks { user, hour, exact_type, length, rows, earliest_us, latest_us, sources } = &self.parts[number];
+        (user, *hour, *exact_type, *length, *rows, *earliest_us, *latest_us, sources.clone())
     }
 
     /// Of parts [first, last) those that fit into so many bytes: the number behind them, and their bytes.
@@ -131,13 +121,9 @@ struct LineRules {
 #[pyclass]
 pub struct Lines {
     rules: LineRules,
-    /// Gives the projection of a type, and the numbers of the fields without a value in entries of one in a part of
-    /// another: in the schema of the object.
+    /// Gives the projection of a type.
     projection: Py<PyAny>,
-    absent: Py<PyAny>,
     projections: HashMap<u32, PyBackedBytes>,
-    absents: HashMap<(u32, u32), Vec<u32>>,
-    absent_numbers: usize,
     /// How many there are.
     #[pyo3(get)]
     lines: usize,
@@ -169,18 +155,8 @@ type Ended = (Vec<(u32, usize)>, i64, Vec<u32>, Vec<PyBackedBytes>, usize, Py<Py
 #[pymethods]
 impl Lines {
     #[new]
-    fn new(rules: LineRules, projection: Py<PyAny>, absent: Py<PyAny>) -> Self {
-        Lines {
-            rules,
-            projection,
-            absent,
-            projections: HashMap::new(),
-            absents: HashMap::new(),
-            absent_numbers: 0,
-            lines: 0,
-            group: Group::default(),
-            ended: Vec::new(),
-        }
+    fn new(rules: LineRules, projection: Py<PyAny>) -> Self {
+        Lines { rules, projection, projections: HashMap::new(), lines: 0, group: Group::default(), ended: Vec::new() }
     }
 
     /// Write the lines of parts [first, last), whose blocks stand from `start` on.
@@ -218,17 +194,11 @@ impl Lines {
 
     fn add_line(&mut self, py: Python<'_>, blocks: &Blocks, start: usize) -> PyResult<()> {
         let before = self.group.mark();
-        let nulls = self.nulls(py, blocks)?;
-        let mut line = self.line(py, blocks, Some(&nulls), start)?;
-        if self.group.size + line.len() > self.rules.bytes_max {
-            if self.group.count > 0 {
-                self.group.forget(before);
-                self.end();
-                line = self.line(py, blocks, Some(&nulls), start)?;
-            }
-            if self.group.size + line.len() > self.rules.bytes_max {
-                line = self.line(py, blocks, None, start)?;
-            }
+        let mut line = self.line(py, blocks, start)?;
+        if self.group.count > 0 && self.group.size + line.len() > self.rules.bytes_max {
+            self.group.forget(before);
+            self.end();
+            line = self.line(py, blocks, start)?;
         }
         let group = &mut self.group;
         group.lines.push(if group.count == 0 { b'[' } else { b',' });
@@ -242,7 +212,7 @@ impl Lines {
         Ok(())
     }
 
-    fn line(&mut self, py: Python<'_>, blocks: &Blocks, nulls: Option<&[(u32, usize)]>, start: usize) -> PyResult<Vec<u8>> {
+    fn line(&mut self, py: Python<'_>, blocks: &Blocks, start: usize) -> PyResult<Vec<u8>> {
         let schema = self.schema(py, blocks.exact_type)?;
         let (group, rules) = (&mut self.group, &self.rules);
         if group.count == 0 {
@@ -255,11 +225,7 @@ impl Lines {
         write_json(&blocks.user, &mut line);
         let times = (blocks.earliest_us - group.event_time_us, blocks.latest_us - blocks.earliest_us);
         put(&mut line, format_args!(",{hour},{},{},{},{schema},", blocks.rows, times.0, times.1));
-        match nulls {
-            None => line.extend_from_slice(b"null"),
-            Some(nulls) => write_list(&mut line, nulls, |line, (field, count)| put(line, format_args!("{field},{count}"))),
-        }
-        put(&mut line, format_args!(",{start},{},", blocks.length));
+        put(&mut line, format_args!("{start},{},", blocks.length));
         for &(tp, ..) in &sources {
             let size = || rules.source_bytes[tp as usize];
             number(&mut group.source_of, &mut group.sources, tp, (tp, 0), size, &mut group.size);
@@ -285,30 +251,6 @@ impl Lines {
         let found = number(&mut group.schema_of, &mut group.schemas, key, projection, || size, &mut group.size);
         group.schema_of_type.insert(exact_type, found);
         Ok(found)
-    }
-
-    /// Count the entries without a value by field: what is null follows from an entry's type.
-    fn nulls(&mut self, py: Python<'_>, blocks: &Blocks) -> PyResult<Vec<(u32, usize)>> {
-        let mut nulls = BTreeMap::new();
-        for &(number, count) in &blocks.types {
-            let key = (number, blocks.exact_type);
-            if !self.absents.contains_key(&key) {
-                if self.absent_numbers > CACHED_NUMBERS_MAX {
-                    self.absents.clear();
-                    self.absent_numbers = 0;
-                }
-                let absent: Vec<u32> = self.absent.call1(py, key)?.extract(py)?;
-                self.absent_numbers += absent.len() + CACHED_LIST;
-                self.absents.insert(key, absent);
-            }
-            if blocks.types.len() == 1 {
-                return Ok(self.absents[&key].iter().map(|&field| (field, count)).collect());
-            }
-            for &field in &self.absents[&key] {
-                *nulls.entry(field).or_insert(0) += count;
-            }
-        }
-        Ok(nulls.into_iter().collect())
     }
 }
 

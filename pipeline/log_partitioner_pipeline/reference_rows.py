@@ -18,7 +18,6 @@ from log_partitioner.formats.reference import (
     Checksum,
     Location,
     Reference,
-    RootRange,
     SchemaLocation,
     SourceRange,
     decode_message,
@@ -50,7 +49,6 @@ _LOCATION = T.StructType(
     ]
 )
 _SOURCE = T.StructType([*_TP, *_longs("first_offset", "next_offset", "min_offset", "max_offset", "entries")])
-_ROOT = T.StructType([*_TP, *_longs("min_offset", "max_offset", "entries")])
 # `is_keyed`: the key of the message is its batch id; `is_text_true`: the text of the schema in it, where there is one,
 # has the schema's fingerprint. `header_bytes` are the object's, `start` and `length` the bytes of the reference's
 # blocks; `projection` is JSON text.
@@ -69,10 +67,7 @@ REFERENCE = T.StructType(
         T.StructField("hour", T.IntegerType()),
         *_longs("entries", "event_time_min_us", "event_time_max_us"),
         *_strings("schema_fingerprint", "schema_object", "projection"),
-        T.StructField("nulls", T.ArrayType(_LONGS)),
         T.StructField("sources", T.ArrayType(_SOURCE)),
-        T.StructField("roots", T.ArrayType(_ROOT)),
-        T.StructField("roots_cut", T.BooleanType()),
         *_longs("header_bytes", "start", "length"),
     ]
 )
@@ -128,10 +123,7 @@ def _row_of(one: Reference, line: int) -> Row:
         "schema_fingerprint": one.schema.fingerprint,
         "schema_object": one.schema.object,
         "projection": projection_text(one),
-        "nulls": one.nulls,
         "sources": [msgspec.structs.asdict(source) for source in one.sources],
-        "roots": [msgspec.structs.asdict(root) for root in one.roots],
-        "roots_cut": one.roots_cut,
     }
 
 
@@ -140,17 +132,12 @@ def reference_of(row: Row) -> Reference:
     location = row["location"]
     checksum = Checksum(**location["checksum"])
     return Reference(
-        **{
-            name: row[name]
-            for name in ("reference_id", "batch_id", "group_id", "worker", "generation", "entries", "roots_cut")
-        },
+        **{name: row[name] for name in ("reference_id", "batch_id", "group_id", "worker", "generation", "entries")},
         location=Location(**(location | {"checksum": checksum, "ranges": tuple(map(tuple, location["ranges"]))})),
         partition_key=PartitionKey(row["user"], row["date"], row["hour"]),
         event_time_min_us=row["event_time_min_us"],
         event_time_max_us=row["event_time_max_us"],
         schema=SchemaLocation(row["schema_fingerprint"], row["schema_object"]),
         projection=msgspec.json.decode(row["projection"]),
-        nulls=None if row["nulls"] is None else tuple(map(tuple, row["nulls"])),
         sources=tuple(SourceRange(**source) for source in row["sources"]),
-        roots=tuple(RootRange(**root) for root in row["roots"]),
     )

@@ -45,7 +45,6 @@ class Sizes(NamedTuple):
     users: int
     user: str
     fields: int
-    roots: int
     bad_entries: int
     key_bytes: int
     header_bytes: int
@@ -61,14 +60,13 @@ MOST = Sizes(
     users=3,
     user="\x01" * USER_CHARS_MAX,
     fields=900,
-    roots=2_000,
     bad_entries=100_000,
     key_bytes=300_000,
     header_bytes=440_000,
     headers=5_000,
     value_bytes=900_000,
 )
-FEW = Sizes(100_000, "a", 3, 1, 12, "ann", 3, 1, 2, 10, 10, 2, 10)
+FEW = Sizes(100_000, "a", 3, 1, 12, "ann", 3, 2, 10, 10, 2, 10)
 
 
 class Committed:
@@ -164,20 +162,14 @@ class Deployment:
 
 
 def fill(deployment: Deployment) -> list[SourceRecord]:
-    """Record entries of every TopicPartition and user, with roots and fields, then dead ones; gives the latter."""
-    size, chain = deployment.size, deployment.settings.input.chain_header
+    """Record entries of every TopicPartition and user, with fields, then dead ones; gives the latter."""
+    size = deployment.size
     wide = {f"field_{number:04}": number for number in range(size.fields)}
     for number, tp in enumerate(deployment.tps):
-        root = [
-            ("\x01" * TOPIC_CHARS_MAX)[: TOPIC_CHARS_MAX - 5] + f"{number % (size.roots or 1):05}",
-            2**31 - 1,
-            2**62,
-        ]
-        headers = ((chain, json.dumps([root]).encode()),) if size.roots else ()
         for nth in range(2 if number < size.users else 1):
             user = size.user[: USER_CHARS_MAX - 5] + f"{number % size.users if nth else 0:05}"
             entry = {"user": user, "time": START_MS} | (wide if number < size.users else {"a": number % 2})
-            deployment.take(tp, json.dumps(entry).encode(), headers=headers)
+            deployment.take(tp, json.dumps(entry).encode())
     if not size.bad_entries:
         return []
     own: Headers = tuple((size.name * 3, b"v") for _ in range(size.headers))

@@ -23,8 +23,9 @@ from log_partitioner.avro.binary import encode_long
 from log_partitioner.avro.infer import infer_entry
 from log_partitioner.avro.schema import META, row_schema
 from log_partitioner.avro.schema_types import Limits, RecordType
+from log_partitioner.batch.chunk import Blocks
 from log_partitioner.batch.pack_schema import merge_entries
-from log_partitioner.batch.reference_lines import Described, LineWriter, widen
+from log_partitioner.batch.reference_lines import LineWriter, Numbered
 from log_partitioner.formats import offset_metadata
 from log_partitioner.formats.adoption import AdoptedTopicPartition, Adoption, encode_adoption
 from log_partitioner.formats.dead_letter import StoredRecord, encode_stored_record
@@ -117,35 +118,23 @@ HEADER = container.header(SCHEMA.text, codec="null", sync=SYNC, metadata={"lp-ba
 PACK = HEADER + b"".join(map(block, ROWS))
 
 
-def described(key: PartitionKey, start: int) -> Described:
-    """Say what the line of one PartitionKey says."""
-    rows = ROWS[key]
-    times = [one["meta"]["event_time"] for one in rows]
-    nulls = {name: sum(one["entry"].get(name) is None for one in rows) for name in TYPES[key].by_name}
-    sources: dict[TopicPartition, list[int]] = {}
-    for one in rows:
-        widen(sources, TopicPartition("app", one["meta"]["partition"]), one["meta"]["offset"])
-    roots = [one["meta"]["root"] for one in rows if one["meta"]["root"]]
-    return Described(
-        key=key,
-        entry_type=TYPES[key],
-        entries=len(rows),
-        event_time_min_us=min(times),
-        event_time_max_us=max(times),
-        nulls={name: count for name, count in nulls.items() if count},
-        start=start,
-        length=len(block(key)),
-        sources=sources,
-        roots={(root["topic"], root["partition"]): [root["offset"], root["offset"], 1] for root in roots},
-    )
+def blocks(key: PartitionKey, numbered: Numbered) -> Blocks:
+    """Count the rows of one PartitionKey."""
+    metas = [one["meta"] for one in ROWS[key]]
+    times = [meta["event_time"] for meta in metas]
+    offsets = [[meta["offset"] for meta in metas if meta["partition"] == tp.partition] for tp in SPANS]
+    sources = [(number, min(some), max(some), len(some)) for number, some in enumerate(offsets) if some]
+    hour, exact_type = numbered.hour(key[1:]), numbered.exact_type(TYPES[key])
+    return Blocks(key.user, hour, exact_type, len(block(key)), len(metas), min(times), max(times), sources)
 
 
 def reference_message() -> bytes:
     """Write the message that announces the pack."""
-    writer = LineWriter(MERGED, SPANS, bytes_max=900_000)
+    numbered = Numbered([*SPANS], SPANS, bytes_max=900_000)
+    writer = LineWriter(MERGED, numbered)
     start = len(HEADER)
     for key in ROWS:
-        writer.add(described(key, start))
+        writer.add_line(blocks(key, numbered), start)
         start += len(block(key))
     (group,) = writer.groups()
     sha256 = hashlib.sha256(PACK).hexdigest()

@@ -27,7 +27,6 @@ from log_partitioner.formats.reference import (
     ObjectPlace,
     Reference,
     ReferenceMessage,
-    RootRange,
     SchemaLocation,
     decode_references,
     encode_message,
@@ -105,11 +104,9 @@ def write_object(
                 event_time_us=min(one.time_us for one in some) - TIME_US,
                 event_time_span_us=max(one.time_us for one in some) - min(one.time_us for one in some),
                 schema=distinct.index(projection),
-                nulls=_nulls(some, types[key], merged),
                 start=start,
                 length=len(content) - start,
                 sources=_sources(some, covered),
-                roots=_roots(some),
             )
         )
     message = ReferenceMessage(
@@ -204,15 +201,6 @@ def _value(kind: Type, value: Any) -> Any:
     return float(value) if kind is Scalar.DOUBLE else value
 
 
-def _nulls(entries: list[Entry], own: RecordType, merged: RecordType) -> tuple[int, ...]:
-    counts = {
-        number: sum(entry.values.get(name) is None for entry in entries)
-        for number, name in enumerate(merged.by_name)
-        if name in own.by_name
-    }
-    return tuple(part for pair in counts.items() if pair[1] for part in pair)
-
-
 def _sources(entries: list[Entry], covered: dict[int, tuple[int, int]]) -> tuple[int, ...]:
     numbers = sorted(covered)
     found: list[int] = []
@@ -221,14 +209,6 @@ def _sources(entries: list[Entry], covered: dict[int, tuple[int, int]]) -> tuple
         low, high = min(offsets), max(offsets)
         found += (numbers.index(number), low - covered[number][0], high - low, len(offsets))
     return tuple(found)
-
-
-def _roots(entries: list[Entry]) -> tuple[RootRange, ...]:
-    roots: dict[tuple[str, int], list[int]] = {}
-    for entry in entries:
-        if entry.root is not None:
-            roots.setdefault((entry.root.topic, entry.root.partition), []).append(entry.root.offset)
-    return tuple(RootRange(*root, min(some), max(some), len(some)) for root, some in sorted(roots.items()))
 
 
 def messages_of(references: Iterable[Reference], header_bytes: Mapping[str, int]) -> list[ReferenceMessage]:
@@ -310,10 +290,7 @@ def _line_of(
         event_time_us=one.event_time_min_us,
         event_time_span_us=one.event_time_max_us - one.event_time_min_us,
         schema=schemas.index(one.projection),
-        nulls=None if one.nulls is None else tuple(part for pair in one.nulls for part in pair),
         start=start or header_bytes,
         length=length if start else length - header_bytes,
         sources=tuple(numbers),
-        roots=one.roots,
-        roots_cut=one.roots_cut,
     )

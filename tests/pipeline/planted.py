@@ -25,7 +25,6 @@ from log_partitioner.formats.reference import (
     Checksum,
     Reference,
     ReferenceMessage,
-    RootRange,
     SourceRange,
     encode_message,
 )
@@ -224,11 +223,6 @@ class Delivered:
             event_time_min_us=min(times),
             event_time_max_us=max(times),
             sources=tuple(sources(reference, rows)),
-            nulls=tuple(
-                (number, nulls)
-                for number, field in enumerate(json.loads(text)["fields"][1:])
-                if (nulls := sum(row[field["name"]] is None for row in rows))
-            ),
         )
 
     def state(self, reference: Reference, **changed: Any) -> None:
@@ -341,19 +335,6 @@ def put_it_under_another_key(world: Delivered) -> list[Expected]:
     key = one.location.object.replace("/user=", "/user=another-")
     world.move(one.location.object, key)
     world.put(one, location=replace(one.location, object=key))
-    return [Expected(Kind.REFERENCE_WRONG, (one.reference_id,), reach_of(one))]
-
-
-def state_other_nulls(world: Delivered) -> list[Expected]:
-    one = world.take()
-    counts = dict(one.nulls or ())
-    world.put(one, nulls=tuple(sorted((counts | {0: counts.get(0, 0) + 1}).items())))
-    return [Expected(Kind.REFERENCE_WRONG, (one.reference_id,), reach_of(one))]
-
-
-def state_a_root(world: Delivered) -> list[Expected]:
-    one = world.take()
-    world.put(one, roots=(RootRange("root", 0, 1, 1, 1),))
     return [Expected(Kind.REFERENCE_WRONG, (one.reference_id,), reach_of(one))]
 
 
@@ -611,8 +592,6 @@ FAULTS: list[Fault] = [
     invent_a_row,
     state_too_long_a_range,
     put_it_under_another_key,
-    state_other_nulls,
-    state_a_root,
     drop_a_dead_letter,
     repeat_a_dead_letter,
     alter_a_dead_letter,
@@ -652,7 +631,7 @@ def state_a_field_too_many(world: Delivered) -> list[Expected]:
 
 def state_a_field_too_few(world: Delivered) -> list[Expected]:
     one = world.take(batch_id=world.batch(1), is_projected=True)
-    world.put(one, projection=one.projection[1:], nulls=None)
+    world.put(one, projection=one.projection[1:])
     return [Expected(Kind.REFERENCE_WRONG, (one.reference_id,))]
 
 

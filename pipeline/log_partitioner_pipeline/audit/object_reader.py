@@ -7,7 +7,6 @@ header. All statements of a reference are compared with its rows, also its exact
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -19,7 +18,7 @@ from log_partitioner.proof.oracle.equal import digest
 from log_partitioner.proof.oracle.expected_schema import is_covered_by
 from log_partitioner.proof.oracle.judge import Judge
 from log_partitioner.proof.oracle.published_schema import META, PublishedSchema, RestoreError
-from log_partitioner_pipeline.audit.statements import wrong_fields, wrong_places, wrong_roots, wrong_statements
+from log_partitioner_pipeline.audit.statements import wrong_fields, wrong_places, wrong_statements
 from log_partitioner_pipeline.errors import ObjectError
 from log_partitioner_pipeline.objects import Content, Objects, Stored
 from log_partitioner_pipeline.reference_rows import reference_of
@@ -126,10 +125,10 @@ class ObjectReader:
             what = {} if altered else {"kind": Kind.OBJECT_UNREADABLE, "text": _short(f"{opened.where}: {error}")}
             yield about | {"lost": True} | what
             return
-        non_nulls: Counter[str] = Counter()
+        present: set[str] = set()
         try:
             rows = container.rows(_within(reference.location.ranges, opened.size))
-            found = [_file_row(one, header, about, non_nulls) for one in rows]
+            found = [_file_row(one, header, about, present) for one in rows]
         except (ObjectError, *_UNREADABLE) as error:
             is_whole = reference.location.ranges == ((0, reference.location.size),)
             kind = Kind.OBJECT_UNREADABLE if is_whole else Kind.REFERENCE_WRONG
@@ -143,8 +142,7 @@ class ObjectReader:
             *header.problems,
             *exact.problems,
             *wrong_statements(reference, found),
-            *wrong_fields(reference, container.schema_text, exact.schema, len(rows), non_nulls),
-            *wrong_roots(reference, rows),
+            *wrong_fields(exact.schema, present),
         ]
         if statements:
             text = f"reference {reference.reference_id}: {'; '.join(statements)}"
@@ -191,15 +189,15 @@ def _within(ranges: Iterable[Span], size: int) -> list[Span]:
     return [(start, min(length, size - start)) for start, length in ranges]
 
 
-def _file_row(row: Row, schema: PublishedSchema, about: Row, non_nulls: Counter[str]) -> Row:
-    """Return a row of the frame for a row of an object; `non_nulls` counts the fields that it has."""
+def _file_row(row: Row, schema: PublishedSchema, about: Row, present: set[str]) -> Row:
+    """Return a row of the frame for a row of an object; `present` gets the fields that it has."""
     meta = row[META]
     try:
         values = schema.restore(row)
     except RestoreError as error:
         values = {"": str(error)}
     if isinstance(values, dict):
-        non_nulls.update(values.keys())
+        present.update(values.keys())
     root = meta["root"]
     return about | {
         "topic": meta["topic"],

@@ -14,9 +14,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote_to_bytes
 
-from log_partitioner.formats.projection import null_counts
 from log_partitioner.proof.oracle.expected_schema import Record
-from log_partitioner.proof.oracle.published_schema import META
 from log_partitioner_pipeline.rows import fingerprint_of
 
 if TYPE_CHECKING:
@@ -62,10 +60,8 @@ def wrong_statements(reference: Reference, rows: list[Row]) -> Iterator[str]:
     yield from (f"rows of {topic}-{partition} are not in offset order" for topic, partition in disordered)
 
 
-def wrong_fields(
-    reference: Reference, schema_text: str, exact: PublishedSchema | None, rows: int, non_nulls: Counter[str]
-) -> Iterator[str]:
-    """Yield the differences of the exact schema from the rows, and the counts of fields that are wrong.
+def wrong_fields(exact: PublishedSchema | None, present: set[str]) -> Iterator[str]:
+    """Yield the differences of the exact schema from the rows, which have values in the fields that are `present`.
 
     A field that no entry has, and one that is null in all, look alike in rows: only one with a type needs a value.
     """
@@ -73,32 +69,10 @@ def wrong_fields(
         return
     assert isinstance(exact.type, Record), "a row is a record"
     types = dict(exact.type.fields)
-    if lacking := sorted(non_nulls.keys() - types.keys()):
+    if lacking := sorted(present - types.keys()):
         yield f"its rows have fields that its schema has not: {', '.join(map(repr, lacking))}"
-    if idle := sorted(name for name, kind in types.items() if kind != "null" and not non_nulls[name]):
+    if idle := sorted(name for name, kind in types.items() if kind != "null" and name not in present):
         yield f"its schema gives a type to what has no value in its rows: {', '.join(map(repr, idle))}"
-    try:
-        said = null_counts(reference, _parse_schema(schema_text))
-    except ValueError as error:
-        yield f"nulls: {error}"
-        return
-    if said is None:
-        return
-    wrong = sorted(name for name, (nulls, _) in said.items() if nulls != rows - non_nulls[name])
-    if wrong:
-        yield f"says other nulls and values than its rows have in {', '.join(map(repr, wrong))}"
-
-
-def wrong_roots(reference: Reference, rows: list[Row]) -> Iterator[str]:
-    """Yield differing ranges of roots; if a reference's list of roots was cut, only the listed ones are compared."""
-    offsets: dict[tuple[str, int], list[int]] = {}
-    for row in rows:
-        if (root := row[META]["root"]) is not None:
-            offsets.setdefault((root["topic"], root["partition"]), []).append(root["offset"])
-    said = {(one.topic, one.partition): (one.min_offset, one.max_offset, one.entries) for one in reference.roots}
-    found = {root: (min(some), max(some), len(some)) for root, some in offsets.items()}
-    if not said.items() <= found.items() or (len(said) < len(found) and not reference.roots_cut):
-        yield f"roots: says {said}, rows say {found}"
 
 
 def is_under_its_key(reference: Reference) -> bool:

@@ -33,14 +33,16 @@ Source = tuple[int, int, int, int]
 
 
 class Blocks(NamedTuple):
-    """Blocks of one part, `length` bytes of them, and counts of their rows; `types` are (number of a type, rows)."""
+    """Blocks of one part, `length` bytes of them, and counts of their rows; the first three are the part's."""
 
+    user: str
+    hour: int
+    exact_type: int
     length: int
     rows: int
     earliest_us: int
     latest_us: int
     sources: Sequence[Source]
-    types: Sequence[tuple[int, int]]
 
 
 class Chunk(Protocol):
@@ -60,7 +62,7 @@ class Chunk(Protocol):
         """Return how many parts are in it."""
         ...
 
-    def blocks(self, number: int) -> tuple[int, int, int, int, Sequence[Source], Sequence[tuple[int, int]]]:
+    def blocks(self, number: int) -> tuple[str, int, int, int, int, int, int, Sequence[Source]]:
         """Return the fields of `Blocks` of a part."""
         ...
 
@@ -111,20 +113,16 @@ def joined(written: Sequence[Blocks]) -> Blocks:
     if len(written) == 1:
         return written[0]
     sources: dict[int, list[int]] = {}
-    types: Counter[int] = Counter()
     for blocks in written:
         for number, low, high, count in blocks.sources:
             if (span := sources.get(number)) is None:
                 sources[number] = [low, high, count]
             else:
                 span[:] = min(span[0], low), max(span[1], high), span[2] + count
-        for number, count in blocks.types:
-            types[number] += count
-    return Blocks(
-        sum(blocks.length for blocks in written),
-        sum(blocks.rows for blocks in written),
-        min(blocks.earliest_us for blocks in written),
-        max(blocks.latest_us for blocks in written),
-        [(number, low, high, count) for number, (low, high, count) in sources.items()],
-        [*types.items()],
+    return written[0]._replace(
+        length=sum(blocks.length for blocks in written),
+        rows=sum(blocks.rows for blocks in written),
+        earliest_us=min(blocks.earliest_us for blocks in written),
+        latest_us=max(blocks.latest_us for blocks in written),
+        sources=[(number, low, high, count) for number, (low, high, count) in sources.items()],
     )

@@ -1,45 +1,35 @@
 """Parts of one object -> lines of its messages, encoded as they are written, in groups that fit into a message.
 
 Owns the values that lines share, and their numbers; `log_partitioner.batch.messages` adds the object once it is stored.
+Compiled code and Python write the same lines.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from log_partitioner.avro.schema_types import RecordType, Scalar
+from log_partitioner import native
+from log_partitioner.avro.schema_types import RecordType
+from log_partitioner.batch.chunk import Blocks, Chunk
 from log_partitioner.batch.pack_schema import MergedFields
-from log_partitioner.formats.model import PartitionKey, RootLink, TopicPartition
-from log_partitioner.formats.reference import CoveredRange, RootRange
+from log_partitioner.formats.model import TopicPartition
+from log_partitioner.formats.reference import CoveredRange
 
-ROOTS_MAX = 1000  # of one reference; more are cut, and the line says so
+if TYPE_CHECKING:
+    import log_partitioner_native
+
 SOURCE_BYTES = 120  # of one TopicPartition beside its topic
 HOUR_BYTES = 20
 
 Spans = Mapping[TopicPartition, tuple[int, int]]
 """[first_offset, next_offset) of the batch by TopicPartition."""
-Sources = dict[TopicPartition, list[int]]
-"""[min_offset, max_offset, entries] by TopicPartition."""
 
 encode = msgspec.json.Encoder().encode
-
-
-class Described(NamedTuple):
-    """The content of a line, for one part; `nulls` counts the entries without a value by field of the exact type."""
-
-    key: PartitionKey
-    entry_type: RecordType
-    entries: int
-    event_time_min_us: int
-    event_time_max_us: int
-    nulls: Mapping[str, int]
-    start: int
-    length: int
-    sources: Sources
-    roots: Mapping[tuple[str, int], list[int]]
 
 
 class LineGroup(NamedTuple):
@@ -57,156 +47,187 @@ class LineGroup(NamedTuple):
     lines: msgspec.Raw
 
 
+class Numbered:
+    """The things of a batch that blocks name by number: TopicPartitions, and hours and exact types as parts come."""
+
+    def __init__(self, tps: Sequence[TopicPartition], spans: Spans, *, bytes_max: int) -> None:
+        self.bytes_max = bytes_max
+        self.hours: list[tuple[str, int]] = []
+        self.types: list[RecordType] = []
+        self.covered = [CoveredRange(tp.topic, tp.partition, *spans[tp]) for tp in tps]
+        self.ranks = [0] * len(tps)  # by TopicPartition, its place among all in order
+        for rank, number in enumerate(sorted(range(len(tps)), key=tps.__getitem__)):
+            self.ranks[number] = rank
+        self._hours: dict[tuple[str, int], int] = {}
+        self._types: dict[int, int] = {}  # by identity: the plan keeps the types
+        self._equal: dict[RecordType, int] = {}
+
+    def hour(self, hour: tuple[str, int]) -> int:
+        """Return the number of an hour."""
+        number = self._hours.get(hour)
+        if number is None:
+            number = self._hours[hour] = len(self.hours)
+            self.hours.append(hour)
+        return number
+
+    def exact_type(self, exact_type: RecordType) -> int:
+        """Return the number of a part's type."""
+        number = self._types.get(id(exact_type))
+        if number is None:
+            number = self._types[id(exact_type)] = self._equal.setdefault(exact_type, len(self.types))
+            if number == len(self.types):
+                self.types.append(exact_type)
+        return number
+
+
 class LineWriter:
     """Writes the lines of one object, whose header has the type `merged`."""
 
-    def __init__(self, merged: RecordType, spans: Spans, *, bytes_max: int) -> None:
+    def __init__(self, merged: RecordType, numbered: Numbered) -> None:
         self.lines = 0
         self._fields = MergedFields(merged)
-        self._spans = spans
-        self._bytes_max = bytes_max
-        self._projections: dict[RecordType, bytes] = {}
+        self._numbered = numbered
+        self._projections: dict[int, bytes] = {}  # by number of the exact type
         self._groups: list[LineGroup] = []
         self._begin()
 
     def _begin(self) -> None:
         self._size = 0
-        self._event_time_us: int | None = None
-        self._sources: dict[TopicPartition, list[int]] = {}  # its number, where its span begins, entries named
-        self._hours: dict[tuple[str, int], int] = {}
+        self._event_time_us = 0
+        # The numbers that things have in the group, by those that they have in the batch; of schemas by their JSON.
+        self._sources: dict[int, int] = {}
+        self._hours: dict[int, int] = {}
         self._schemas: dict[bytes, int] = {}
-        self._last: tuple[RecordType | None, int] = (None, 0)
-        self._new: list[dict[Any, Any]] = []  # one for each thing that the last line alone has brought into it
+        self._entries: Counter[int] = Counter()
         self._count = 0
         self._lines = bytearray()  # one text: an object for each of a million lines would weigh more than they
 
-    def add(self, part: Described) -> None:
-        """Write the line of one part."""
-        if self._new:
-            self._new.clear()
-        size = self._size
-        line = self._line(part)
-        if self._size + len(line) > self._bytes_max:
-            line = self._fit(part, line, size)
-        if self._count:
-            self._lines += b","
+    def add(self, chunk: Chunk, first: int, last: int, start: int) -> None:
+        """Write the lines of parts [first, last) of a chunk, whose blocks stand from `start` on."""
+        for number in range(first, last):
+            blocks = Blocks._make(chunk.blocks(number))
+            self.add_line(blocks, start)
+            start += blocks.length
+
+    def add_line(self, blocks: Blocks, start: int) -> None:
+        """Write the line of all blocks of a part; it begins the next group if this one has no room for it."""
+        lengths = len(self._sources), len(self._hours), len(self._schemas)
+        line = self._line(blocks, start)
+        if self._count and self._size + len(line) > self._numbered.bytes_max:
+            self._end(*lengths)
+            line = self._line(blocks, start)
+        self._lines += b"," if self._count else b"["
         self._lines += line
-        known = self._sources
-        for tp, span in part.sources.items():
-            known[tp][2] += span[2]
+        for tp, _, _, rows in blocks.sources:
+            self._entries[tp] += rows
         self.lines += 1
         self._count += 1
         self._size += len(line) + 1
 
-    def _fit(self, part: Described, line: bytes, size: int) -> bytes:
-        """Begin the next group with this line, and shorten it if that is not enough; `size` is without it."""
-        if self._count:
-            self._size = size
-            for table in self._new:
-                table.popitem()
-            self._last = None, 0
-            self._end()
-            line = self._line(part)
-        for roots_max in (ROOTS_MAX, ROOTS_MAX // 10, 0):  # by topics of a hostile header, too
-            if self._size + len(line) > self._bytes_max:
-                line = self._line(part, with_nulls=False, roots_max=roots_max)
-        return line
-
     def groups(self) -> list[LineGroup]:
         """Return all lines, in their order; call once, at the end."""
         if self._count:
-            self._end()
+            self._end(len(self._sources), len(self._hours), len(self._schemas))
         return self._groups
 
-    def _end(self) -> None:
-        covered = tuple(CoveredRange(tp.topic, tp.partition, *self._spans[tp]) for tp in self._sources)
-        schemas = tuple(map(msgspec.Raw, self._schemas))
-        lines = msgspec.Raw(b"[%b]" % bytes(self._lines))
-        hours = tuple(self._hours)
-        entries = tuple(named for _, _, named in self._sources.values())
-        group = LineGroup(covered, entries, self._event_time_us or 0, hours, schemas, self._count, lines)
+    def _end(self, sources: int, hours: int, schemas: int) -> None:
+        """End a group, with so many of its things: the others are the next line's alone."""
+        numbered = self._numbered
+        group = LineGroup(
+            tuple(numbered.covered[tp] for tp in islice(self._sources, sources)),
+            tuple(self._entries[tp] for tp in islice(self._sources, sources)),
+            self._event_time_us,
+            tuple(numbered.hours[hour] for hour in islice(self._hours, hours)),
+            tuple(map(msgspec.Raw, islice(self._schemas, schemas))),
+            self._count,
+            msgspec.Raw(b"%b]" % bytes(self._lines)),
+        )
         self._groups.append(group)
         self._begin()
 
-    def _line(self, part: Described, *, with_nulls: bool = True, roots_max: int = ROOTS_MAX) -> bytes:
-        key, entry_type, entries, min_us, max_us, counted, start, length, sources, roots = part
-        if self._event_time_us is None:
-            self._event_time_us = min_us
-        nulls: list[int] | None = None
-        if with_nulls:
-            nulls = []
-            numbers = self._fields.numbers(entry_type)
-            for number, count in sorted((numbers[name], count) for name, count in counted.items()):
-                nulls += (number, count)
+    def _line(self, blocks: Blocks, start: int) -> bytes:
+        if not self._count:
+            self._event_time_us = blocks.earliest_us
         line: list[Any] = [
-            key[0],
-            self._hour(key[1:]),
-            entries,
-            min_us - self._event_time_us,
-            max_us - min_us,
-            self._schema(entry_type),
-            nulls,
+            blocks.user,
+            self._number(self._hours, blocks.hour, HOUR_BYTES),
+            blocks.rows,
+            blocks.earliest_us - self._event_time_us,
+            blocks.latest_us - blocks.earliest_us,
+            self._schema(blocks.exact_type),
             start,
-            length,
-            self._sources_of(sources),
+            blocks.length,
+            self._sources_of(blocks),
         ]
-        if roots:
-            ranges = [RootRange(*root, *span) for root, span in sorted(roots.items())]
-            line += (ranges[:roots_max], len(ranges) > roots_max)
         return encode(line)
 
-    def _hour(self, hour: tuple[str, int]) -> int:
-        number = self._hours.get(hour)
-        if number is None:
-            number = self._hours[hour] = len(self._hours)
-            self._new.append(self._hours)
-            self._size += HOUR_BYTES
-        return number
-
-    def _schema(self, entry_type: RecordType) -> int:
-        if entry_type is self._last[0]:  # most entries of a pack are of few types, of which most come in rows
-            return self._last[1]
-        projection = self._projections.get(entry_type)
+    def _schema(self, exact_type: int) -> int:
+        projection = self._projections.get(exact_type)
         if projection is None:
-            projection = self._projections[entry_type] = encode(self._fields.projection(entry_type))
-        number = self._schemas.get(projection)
-        if number is None:
-            number = self._schemas[projection] = len(self._schemas)
-            self._new.append(self._schemas)
-            self._size += len(projection) + 1
-        self._last = entry_type, number
-        return number
+            projection = encode(self._fields.projection(self._numbered.types[exact_type]))
+            self._projections[exact_type] = projection
+        return self._number(self._schemas, projection, len(projection) + 1)
 
-    def _sources_of(self, sources: Sources) -> list[int]:
+    def _sources_of(self, blocks: Blocks) -> list[int]:
+        ranks = self._numbered.ranks
         found: list[int] = []
-        for tp, (low, high, entries) in sorted(sources.items()) if len(sources) > 1 else sources.items():
-            known = self._sources.get(tp)
-            if known is None:
-                known = self._sources[tp] = [len(self._sources), self._spans[tp][0], 0]
-                self._new.append(self._sources)
-                self._size += SOURCE_BYTES + len(tp.topic)
-            found += (known[0], low - known[1], high - low, entries)
+        for tp, low, high, entries in sorted(blocks.sources, key=lambda source: ranks[source[0]]):
+            covered = self._numbered.covered[tp]
+            number = self._number(self._sources, tp, SOURCE_BYTES + len(covered.topic))
+            found += (number, low - covered.first_offset, high - low, entries)
         return found
 
-
-def absent_fields(one: RecordType, entry_type: RecordType) -> tuple[str, ...]:
-    """Name the fields of a type in which entries of another have no value; ascending."""
-    return tuple(name for name in entry_type.by_name if one.by_name.get(name, Scalar.NULL) is Scalar.NULL)
-
-
-def widen(spans: dict[Any, list[int]], place: Any, offset: int) -> None:
-    """Count one more entry of an offset in [min, max, entries] of its place."""
-    span = spans.get(place)
-    if span is None:
-        spans[place] = [offset, offset, 1]
-    else:
-        if offset > span[1]:
-            span[1] = offset
-        elif offset < span[0]:
-            span[0] = offset
-        span[2] += 1
+    def _number(self, numbers: dict[Any, int], thing: int | bytes, size: int) -> int:
+        """Return the number of a thing in the group; a new one is added, and its size counted."""
+        number = numbers.get(thing)
+        if number is None:
+            number = numbers[thing] = len(numbers)
+            self._size += size
+        return number
 
 
-def root_place(root: RootLink) -> tuple[str, int]:
-    """Return the root TopicPartition of a link."""
-    return root.topic, root.partition
+class CompiledLines:
+    """Writes the same lines of a pack by compiled code."""
+
+    def __init__(self, merged: RecordType, numbered: Numbered) -> None:
+        assert native.module is not None, "the fast lane is not installed"
+        self._numbered = numbered
+        fields, types, covered = MergedFields(merged), numbered.types, numbered.covered
+
+        # It knows nothing of whom it works for: Python would not find the cycle, and the batch would stay for ever.
+        def projection(exact_type: int) -> bytes:
+            return encode(fields.projection(types[exact_type]))
+
+        rules = {
+            "bytes_max": numbered.bytes_max,
+            "hour_bytes": HOUR_BYTES,
+            "source_bytes": [SOURCE_BYTES + len(one.topic) for one in covered],
+            "span_starts": [one.first_offset for one in covered],
+            "ranks": numbered.ranks,
+        }
+        self._native: log_partitioner_native.Lines = native.module.Lines(rules, projection)
+
+    @property
+    def lines(self) -> int:
+        """How many there are."""
+        return self._native.lines
+
+    def add(self, chunk: Any, first: int, last: int, start: int) -> None:
+        """Write the lines of parts [first, last) of a chunk, whose blocks stand from `start` on."""
+        self._native.add(chunk, first, last, start)
+
+    def groups(self) -> list[LineGroup]:
+        """Return all lines, in their order; call once, at the end."""
+        covered, hours = self._numbered.covered, self._numbered.hours
+        return [
+            LineGroup(
+                tuple(covered[tp] for tp, _ in sources),
+                tuple(named for _, named in sources),
+                event_time_us,
+                tuple(hours[hour] for hour in its_hours),
+                tuple(map(msgspec.Raw, schemas)),
+                count,
+                msgspec.Raw(lines),
+            )
+            for sources, event_time_us, its_hours, schemas, count, lines in self._native.groups()
+        ]

@@ -131,7 +131,7 @@ class PythonWriter:
                 out += container.block(rows, data, compress=self._rules.compress, sync=self._rules.sync)
                 self._next += rows
                 size += len(data)
-            found.append(self._count(self._order[part.begin : self._next], len(out) - start))
+            found.append(self._count(part, len(out) - start))
         return PythonChunk(bytes(out), found)
 
     def _block(self, at: int, part: Unwritten, user: bytes) -> tuple[int, bytearray]:
@@ -163,15 +163,14 @@ class PythonWriter:
                 break
         return count, out
 
-    def _count(self, order: Sequence[int], length: int) -> Blocks:
-        rows = self._rows
+    def _count(self, part: Unwritten, length: int) -> Blocks:
+        rows, order = self._rows, self._order[part.begin : self._next]
         times = [rows.event_times_us[row] for row in order]
         offsets_of: dict[int, list[int]] = {}
         for row in order:
             offsets_of.setdefault(rows.tp_of[row], []).append(rows.offsets[row])
         sources = [(tp, min(found), max(found), len(found)) for tp, found in offsets_of.items()]
-        types = Counter([rows.type_of[row] for row in order])
-        return Blocks(length, len(order), min(times), max(times), sources, [*types.items()])
+        return Blocks(part.user, part.hour, part.exact_type, length, len(order), min(times), max(times), sources)
 
 
 class _Encoders(dict[int, EncodeEntry]):
@@ -222,7 +221,6 @@ class CompiledWriter:
         self._last: tuple[RecordType | None, log_partitioner_native.Written | None] = None, None
         self._sealer: log_partitioner_native.Sealer = native.module.Sealer(
             order,
-            rows.type_of,
             rows.tp_of,
             rows.offsets,
             rows.indexes,

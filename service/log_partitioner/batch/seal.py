@@ -12,6 +12,7 @@ import sys
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import groupby
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -22,11 +23,9 @@ from log_partitioner.avro.entry_types import SchemaBounds
 from log_partitioner.avro.schema import RowSchema, row_schema
 from log_partitioner.avro.schema_types import RecordType
 from log_partitioner.batch.chunk import Blocks, Chunk, Unwritten, joined
-from log_partitioner.batch.compiled_lines import CompiledLines, Numbered
-from log_partitioner.batch.describe import Describing
 from log_partitioner.batch.pack_plan import Hour, LayoutRules, Part, Plan, plan_objects
 from log_partitioner.batch.pack_schema import MergedFields
-from log_partitioner.batch.reference_lines import LineGroup, LineWriter, Spans
+from log_partitioner.batch.reference_lines import CompiledLines, LineGroup, LineWriter, Numbered, Spans
 from log_partitioner.batch.row_writer import CompiledWriter, PythonWriter, RowWriter, WriteRules
 from log_partitioner.batch.rows import Rows
 from log_partitioner.boundary import BatchSpool, ObjectFile, SealedFile
@@ -75,32 +74,26 @@ class Step(NamedTuple):
     finished: SealedObject | None
 
 
-COMPILED_TYPES_MAX = 20_000  # in a batch: compiled code asks what each type of rows lacks in each exact type
 ROWS_AT_ONCE, PARTS_AT_ONCE = 1024, 256  # at most, of what is written between two steps
 
+_Place = tuple[int, Hour | None]
+"""The pack that is open for a group: one hour's, or of several."""
 _Sealed = Generator[SealedObject, None, int]
 """Objects that are finished, and how far in the chunk its blocks are written."""
 
 
+@dataclass(slots=True)
 class _Writing:
     """An object while it is written; `pieces` are those of a part that has not ended."""
 
-    def __init__(
-        self,
-        number: int,
-        file: ObjectFile,
-        entry_type: RecordType,
-        schema: RowSchema,
-        lines: LineWriter | CompiledLines,
-    ) -> None:
-        self.number = number
-        self.file = file
-        self.entry_type = entry_type
-        self.schema = schema
-        self.header_bytes = file.size
-        self.lines = lines
-        self.rows_of: Counter[int] = Counter()  # by number of their TopicPartition
-        self.pieces: list[Blocks] = []
+    number: int
+    file: ObjectFile
+    entry_type: RecordType
+    schema: RowSchema
+    header_bytes: int
+    lines: LineWriter | CompiledLines
+    rows_of: Counter[int] = field(default_factory=Counter)  # by number of their TopicPartition
+    pieces: list[Blocks] = field(default_factory=list)
 
     def write(self, data: bytes, rows_of: Iterable[tuple[int, int]]) -> None:
         """Write blocks, and count their rows by TopicPartition."""
@@ -144,26 +137,20 @@ class Sealing:
     ) -> None:
         self._rows = rows
         self._spool = spool
-        self._spans = spans
         self._rules = rules
         self._plan = plan
         self._batch_id = batch_id
         self._sync = hashlib.sha256(batch_id.encode()).digest()[:SYNC_BYTES]
         self._next_number = 0
         self._own: _Writing | None = None  # the object of its own of a part that has not ended
-        self._packs: dict[tuple[int, Hour | None], _Writing] = {}
+        self._packs: dict[_Place, _Writing] = {}
         self._hour: Hour | None = None
-        self._describing = Describing(rows, plan)
         self._with_beside = {group for group, one in enumerate(plan.merged) if MergedFields(one).are_beside}
-        self._numbered: Numbered | None = None
-        if rows.is_fast and not rows.roots and len(rows.types) <= COMPILED_TYPES_MAX:
-            self._numbered = Numbered(rows.tps, spans, rows.types, bytes_max=rules.group_bytes_max)
+        self._numbered = Numbered(rows.tps, spans, bytes_max=rules.group_bytes_max)
         compress = container.compressor(rules.codec)
-        self._writer: RowWriter = (CompiledWriter if rows.is_fast else PythonWriter)(
-            rows,
-            plan.order,
-            WriteRules(rules.bounds.limits, rules.block_bytes, rules.decode, spool.read, compress, self._sync),
-        )
+        write_rules = WriteRules(rules.bounds.limits, rules.block_bytes, rules.decode, spool.read, compress, self._sync)
+        self._writer: RowWriter = (CompiledWriter if rows.is_fast else PythonWriter)(rows, plan.order, write_rules)
+        self._pack_lines = CompiledLines if rows.is_fast else LineWriter
 
     def run(self) -> Iterator[Step]:
         """Write part by part, in order."""
@@ -179,104 +166,90 @@ class Sealing:
             is_whole = rows == written[-1].end
             is_right = is_whole or (written[-1].group is None and rows < written[-1].end)
             assert is_right and chunk.rows, f"W3: {rows} rows are written, a part ends with {written[-1].end}"  # noqa: PT018
-            for finished in self._distribute(chunk, written, is_whole=is_whole):
+            for finished in self._distribute(chunk, written):
                 yield Step(rows, finished)
             yield Step(rows, None)
             first += len(written) - (not is_whole)
-        for finished in [one for hour in (self._hour, None) for one in self._finish(hour)]:
+        for finished in self._finish(self._of_hour(self._hour) + self._of_hour(None)):
             yield Step(rows, finished)
+        assert self._own is None, "W3: a part has not ended"
 
     def _unwritten(self, part: Part) -> Unwritten:
-        key, numbered, hour, exact_type = self._rows.keys[part.key], self._numbered, 0, 0
-        if part.group is None:
-            return Unwritten(part.begin, part.end, key.user, hour, exact_type, part.entry_type, is_divisible=True)
-        if numbered is not None:
-            hour, exact_type = numbered.hour(key[1:]), numbered.exact_type(part.entry_type)
-        merged, own = self._plan.merged[part.group], part.entry_type if part.group in self._with_beside else None
-        return Unwritten(part.begin, part.end, key.user, hour, exact_type, merged, is_divisible=False, own=own)
+        key = self._rows.keys[part.key]
+        return Unwritten(
+            part.begin,
+            part.end,
+            key.user,
+            self._numbered.hour(key[1:]),
+            self._numbered.exact_type(part.entry_type),
+            part.entry_type if part.group is None else self._plan.merged[part.group],
+            is_divisible=part.group is None,
+            own=part.entry_type if part.group in self._with_beside else None,
+        )
 
-    def _distribute(self, chunk: Chunk, parts: Sequence[Part], *, is_whole: bool) -> Iterator[SealedObject]:
+    def _distribute(self, chunk: Chunk, parts: Sequence[Part]) -> Iterator[SealedObject]:
         """Write a chunk into the objects of its parts, the last of which may go on; yields finished objects."""
         first = begin = 0
         for (hour, group), stretch in groupby(parts, self._destination):
             if hour != self._hour:  # parts stand by hour: it is over
-                yield from self._finish(self._hour) if self._hour else ()
+                yield from self._finish(self._of_hour(self._hour)) if self._hour else ()
                 self._hour = hour
             last = first + len(list(stretch))
             if group is not None:
-                begin = yield from self._write_packed(chunk, parts, (group, parts[first].hour), first, last, begin)
+                begin = yield from self._write_packed(chunk, (group, parts[first].hour), first, last, begin)
             else:
                 for number in range(first, last):
-                    ends = is_whole or number < len(parts) - 1
-                    begin = yield from self._write_own(chunk, parts[number], number, begin, ends=ends)
+                    begin = yield from self._write_own(chunk, parts[number], number, begin)
             first = last
         assert begin == len(chunk.data), f"W3: {len(chunk.data)} bytes of blocks, {begin} of them are a part's"
 
     def _destination(self, part: Part) -> tuple[Hour, int | None]:
         return self._rows.keys[part.key][1:], part.group
 
-    def _finish(self, hour: Hour | None) -> list[SealedObject]:
-        places = [place for place in self._packs if place[1] == hour]
-        return [self._packs.pop(place).finish(None, hour, self._rows.tps) for place in places]
+    def _finish(self, places: list[_Place]) -> Iterator[SealedObject]:
+        for place in places:
+            yield self._packs.pop(place).finish(None, place[1], self._rows.tps)
 
-    def _finish_passed(self, group: int) -> list[SealedObject]:
-        """Finish the packs of groups that end when this one begins."""
-        places = [place for place in self._packs if self._plan.passing <= place[0] < group]
-        return [self._packs.pop(place).finish(None, place[1], self._rows.tps) for place in places]
+    def _of_hour(self, hour: Hour | None) -> list[_Place]:
+        return [place for place in self._packs if place[1] == hour]
 
-    def _write_own(self, chunk: Chunk, part: Part, number: int, begin: int, *, ends: bool) -> _Sealed:
-        """Write the chunk's blocks of a part into an object of its own."""
-        writing = self._own = self._own or self._begin(part.entry_type, is_pack=False)
+    def _write_own(self, chunk: Chunk, part: Part, number: int, begin: int) -> _Sealed:
+        """Write the chunk's blocks of a part into an object of its own, which ends with the part."""
+        writing = self._own = self._own or self._begin(part.entry_type, LineWriter)
         blocks = Blocks._make(chunk.blocks(number))
         writing.write(chunk.data[begin : begin + blocks.length], chunk.rows_of(number, number + 1))
         writing.pieces.append(blocks)
-        if ends:
+        if sum(piece.rows for piece in writing.pieces) == part.end - part.begin:
             self._own = None
-            self._add_lines(writing, [(part, joined(writing.pieces))], writing.header_bytes)
+            assert isinstance(writing.lines, LineWriter), "it began with one"
+            writing.lines.add_line(joined(writing.pieces), writing.header_bytes)
             yield writing.finish(self._rows.keys[part.key], None, self._rows.tps)
         return begin + blocks.length
 
-    def _write_packed(
-        self, chunk: Chunk, parts: Sequence[Part], place: tuple[int, Hour | None], first: int, last: int, begin: int
-    ) -> _Sealed:
+    def _write_packed(self, chunk: Chunk, place: _Place, first: int, last: int, begin: int) -> _Sealed:
         """Write the chunk's parts [first, last) into the pack of their place, and into a next one when it is full."""
         while first < last:
             writing = self._packs.get(place)
             if writing is None:
-                yield from self._finish_passed(place[0])
-                writing = self._packs[place] = self._begin(self._plan.merged[place[0]], is_pack=True)
+                passed = [one for one in self._packs if self._plan.passing <= one[0] < place[0]]
+                yield from self._finish(passed)  # their groups end when this one begins
+                writing = self._packs[place] = self._begin(self._plan.merged[place[0]], self._pack_lines)
             start, is_empty = writing.file.size, not writing.rows_of
             behind, size = chunk.fitting(first, last, max(0, self._rules.layout.pack_bytes_max - start))
             if is_empty and behind == first:
                 behind, size = chunk.fitting(first, first + 1, sys.maxsize)  # it has room nowhere
             writing.write(chunk.data[begin : begin + size], chunk.rows_of(first, behind))
-            if isinstance(writing.lines, CompiledLines):
-                writing.lines.add(chunk, first, behind, start)
-            else:
-                written = ((parts[one], Blocks._make(chunk.blocks(one))) for one in range(first, behind))
-                self._add_lines(writing, written, start)
+            writing.lines.add(chunk, first, behind, start)
             if behind < last:
                 yield self._packs.pop(place).finish(None, place[1], self._rows.tps)
             first, begin = behind, begin + size
         return begin
 
-    def _begin(self, entry_type: RecordType, *, is_pack: bool) -> _Writing:
+    def _begin(self, entry_type: RecordType, lines: type[LineWriter | CompiledLines]) -> _Writing:
         number = self._next_number
         self._next_number += 1
         schema, rules = row_schema(entry_type), self._rules
         file = self._spool.create(number)
         metadata = {"lp-batch-id": self._batch_id}
         file.write(container.header(schema.text, codec=rules.codec, sync=self._sync, metadata=metadata))
-        lines: LineWriter | CompiledLines
-        if is_pack and self._numbered is not None:
-            lines = CompiledLines(entry_type, self._numbered)
-        else:
-            lines = LineWriter(entry_type, self._spans, bytes_max=rules.group_bytes_max)
-        return _Writing(number, file, entry_type, schema, lines)
-
-    def _add_lines(self, writing: _Writing, written: Iterable[tuple[Part, Blocks]], start: int) -> None:
-        """Write the lines of parts whose blocks stand from `start` on."""
-        assert isinstance(writing.lines, LineWriter), "compiled code describes what it has written"
-        for part, blocks in written:
-            writing.lines.add(self._describing.describe(part, blocks, start))
-            start += blocks.length
+        return _Writing(number, file, entry_type, schema, file.size, lines(entry_type, self._numbered))

@@ -16,8 +16,6 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Any
 
-from log_partitioner.formats.reference import Reference
-
 Avro = Any
 Projection = Any
 
@@ -47,28 +45,6 @@ def project(schema: Avro, projection: Projection) -> Avro:
         return {**schema, "fields": [meta, *_fields(fields, projection)]}
     except (TypeError, KeyError, IndexError, AttributeError) as error:
         raise ValueError(f"no projection of this schema: {error!r}") from error
-
-
-def null_counts(reference: Reference, schema: Avro) -> dict[str, tuple[int, int]] | None:
-    """Return (entries without a value, entries with one) by original name, for each field of the exact schema.
-
-    `schema` is the object's. None if the reference's message left the counts out.
-
-    Raises:
-        ValueError: the numbers are not those of fields of this schema.
-    """
-    if reference.nulls is None:
-        return None
-    names = [field.get(NAME_PROPERTY, field["name"]) for field in schema["fields"][1:]]
-    nulls = dict(reference.nulls)
-    try:
-        numbers = range(len(names)) if reference.projection is None else _numbers(reference.projection)
-        counts = {names[number]: nulls.pop(number, 0) for number in numbers}
-    except (TypeError, KeyError, IndexError) as error:
-        raise ValueError(f"no projection of this schema: {error!r}") from error
-    if nulls:
-        raise ValueError(f"counts of fields that the exact schema has not: {sorted(nulls)}")
-    return {name: (count, reference.entries - count) for name, count in counts.items()}
 
 
 def number_of(item: Any) -> int:

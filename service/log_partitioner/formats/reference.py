@@ -1,7 +1,7 @@
 """The references topic: one message announces data of one object, one line of it the data of one PartitionKey.
 
     message      batch · group · worker · generation · object, its schema · offset ranges · hours · exact schemas
-    └── line     user · hour · entries · event times · exact schema · nulls · byte range · offsets per TopicPartition
+    └── line     user · hour · entries · event times · exact schema · byte range · offsets per TopicPartition
 
 The message holds once the values that its lines share; a line is an array that points to them by number
 (docs/FORMATS.md). Each line is a reference of its own: `decode_references` returns them whole. Owns the messages'
@@ -73,24 +73,12 @@ class CoveredRange(msgspec.Struct, frozen=True):
     next_offset: int
 
 
-class RootRange(msgspec.Struct, frozen=True, array_like=True):
-    """The offsets of one root TopicPartition that entries of this reference carry (docs/FORMATS.md)."""
-
-    topic: str
-    partition: int
-    min_offset: int
-    max_offset: int
-    entries: int
-
-
 class Line(msgspec.Struct, frozen=True, array_like=True):
     """One reference inside its message; numbers point into the message's lists.
 
-    `event_time_us` counts from the message's, `event_time_span_us` from the first to the last entry. `nulls` are pairs
-    (number of a top-level field of the object's schema, entries without a value in it), ascending, of the fields that
-    have such entries; None if they were left out. `start` and `length` are the bytes of the reference's blocks.
-    `sources` are SOURCE_NUMBERS numbers per TopicPartition: its number, min_offset - first_offset,
-    max_offset - min_offset, entries. `roots_cut` tells that there were more roots than are listed.
+    `event_time_us` counts from the message's, `event_time_span_us` from the first to the last entry. `start` and
+    `length` are the bytes of the reference's blocks. `sources` are SOURCE_NUMBERS numbers per TopicPartition: its
+    number, min_offset - first_offset, max_offset - min_offset, entries.
     """
 
     user: str
@@ -99,12 +87,9 @@ class Line(msgspec.Struct, frozen=True, array_like=True):
     event_time_us: int
     event_time_span_us: Number
     schema: Number
-    nulls: tuple[Number, ...] | None
     start: Number
     length: Number
     sources: tuple[Number, ...]
-    roots: tuple[RootRange, ...] = ()
-    roots_cut: bool = False
 
 
 class ReferenceMessage(msgspec.Struct, frozen=True, kw_only=True):
@@ -163,8 +148,7 @@ class Reference(msgspec.Struct, frozen=True, kw_only=True):
     """A reference, whole: the data of one PartitionKey in one object.
 
     `schema` is that of the object, by which rows are decoded; `projection` makes the PartitionKey's exact schema of it
-    (`log_partitioner.formats.projection.project`). `nulls` are (number of a top-level field of the object's schema,
-    entries without a value in it), None if the message left them out.
+    (`log_partitioner.formats.projection.project`).
     """
 
     reference_id: str
@@ -179,10 +163,7 @@ class Reference(msgspec.Struct, frozen=True, kw_only=True):
     event_time_max_us: int
     schema: SchemaLocation
     projection: Any = None
-    nulls: tuple[tuple[int, int], ...] | None = ()
     sources: tuple[SourceRange, ...]
-    roots: tuple[RootRange, ...] = ()
-    roots_cut: bool = False
 
 
 class _Lines(msgspec.Struct):
@@ -274,10 +255,7 @@ def _whole(message: ReferenceMessage, line: Line, number: int) -> Reference:
         event_time_max_us=event_time_us + line.event_time_span_us,
         schema=message.schema,
         projection=message.schemas[line.schema],
-        nulls=None if line.nulls is None else _pairs(line.nulls),
         sources=_sources(message.sources, line.sources),
-        roots=line.roots,
-        roots_cut=line.roots_cut,
     )
 
 
@@ -291,9 +269,3 @@ def _sources(covered: Sequence[CoveredRange], numbers: tuple[int, ...]) -> tuple
         low = of.first_offset + first
         found.append(SourceRange(of.topic, of.partition, of.first_offset, of.next_offset, low, low + further, entries))
     return tuple(found)
-
-
-def _pairs(numbers: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
-    if len(numbers) % 2:
-        raise msgspec.ValidationError("nulls are pairs")
-    return tuple(zip(numbers[::2], numbers[1::2], strict=True))

@@ -66,7 +66,7 @@ def texts_of(rows: Rows, read: Callable[[Piece], bytes]) -> Iterator[bytes]:
         return b""
 
     assert native.module is not None
-    columns = rows.type_of, rows.tp_of, rows.offsets, rows.indexes, rows.event_times_us, rows.timestamps_ms
+    columns = rows.tp_of, rows.offsets, rows.indexes, rows.event_times_us, rows.timestamps_ms
     rules = {"block_bytes": 1, "chunk_bytes": 1, "ids": {}, "roots": {}, "compress": bytes, "sync": b""}
     sealer = native.module.Sealer(order, *columns, [b""] * len(rows.tps), rows.texts, rows.text_sizes, read, rules)
     refusing = native.module.Written([])  # no entry here is an empty object: each text is handed over

@@ -60,7 +60,7 @@ def test_pack_ends_before_the_block_that_would_pass_its_bytes(limit: int) -> Non
     assert len(objects) > 1
     for one, following in pairwise(objects):
         lines = [line for group in following.groups for line in json.loads(bytes(group.lines))]
-        first_block_bytes = lines[0][8]
+        first_block_bytes = lines[0][7]
         assert one.file.size <= limit < one.file.size + first_block_bytes
 
 

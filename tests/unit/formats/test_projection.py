@@ -1,16 +1,15 @@
-"""The exact schema as a projection of the object's, and the counts beside it, on the golden message."""
+"""The exact schema as a projection of the object's, on the golden message."""
 
 import json
 from typing import Any
 
-import msgspec
 import pytest
 
 from log_partitioner.avro.schema import schema_of
 from log_partitioner.avro.schema_types import ArrayType, MapType, RecordType, Scalar
-from log_partitioner.formats.projection import null_counts, project
+from log_partitioner.formats.projection import project
 from log_partitioner.formats.reference import decode_references
-from tests.golden.example import GOLDEN, MERGED, ROWS, TYPES
+from tests.golden.example import GOLDEN, MERGED, TYPES
 
 SCHEMA: dict[str, Any] = json.loads((GOLDEN / "pack.avsc").read_text())
 ANN, BOB, OTHER = decode_references((GOLDEN / "references.json").read_bytes())
@@ -79,40 +78,3 @@ def test_what_is_no_projection_of_the_schema_is_refused(projection: Any) -> None
     """Other fields, other parts, fields twice or out of order, a type that does not become the object's."""
     with pytest.raises(ValueError, match="no projection"):
         project(SCHEMA, projection)
-
-
-def test_null_counts_are_those_of_the_entries_by_original_name() -> None:
-    """Each field of the exact schema, and no other, with how many entries lack it and how many have it."""
-    for reference, (key, rows) in zip((ANN, BOB, OTHER), ROWS.items(), strict=True):
-        entries = [one["entry"] for one in rows]
-        nulls = {name: sum(entry.get(name) is None for entry in entries) for name in TYPES[key].by_name}
-        expected = {name: (count, len(rows) - count) for name, count in nulls.items()}
-        assert null_counts(reference, SCHEMA) == expected
-
-
-def test_null_counts_without_projection_are_those_of_all_fields() -> None:
-    """The object's own schema has the fields."""
-    counts = null_counts(msgspec.structs.replace(ANN, projection=None), SCHEMA)
-    assert counts == {"bytes": (2, 1), "ctx": (0, 3), "path": (0, 3), "status": (0, 3), "tags": (0, 3)}
-
-
-def test_null_counts_that_were_left_out_are_none() -> None:
-    """Unknown is not zero."""
-    assert null_counts(msgspec.structs.replace(ANN, nulls=None), SCHEMA) is None
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"nulls": ((1, 1),)}, "exact schema has not"),
-        ({"nulls": ((9, 1),)}, "exact schema has not"),
-        ({"projection": [9]}, "no projection"),
-        ({"projection": [-1]}, "no projection"),
-        ({"projection": 5}, "no projection"),
-        ({"projection": [{}]}, "no projection"),
-    ],
-)
-def test_null_counts_of_other_fields_are_refused(change: dict[str, Any], message: str) -> None:
-    """Numbers that are not those of fields of the exact schema."""
-    with pytest.raises(ValueError, match=message):
-        null_counts(msgspec.structs.replace(ANN, **change), SCHEMA)

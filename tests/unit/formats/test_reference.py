@@ -12,7 +12,6 @@ from log_partitioner.formats.reference import (
     CoveredRange,
     Line,
     ReferenceMessage,
-    RootRange,
     SourceRange,
     decode_message,
     decode_references,
@@ -22,7 +21,7 @@ from log_partitioner.formats.reference import (
 from tests.golden.example import GOLDEN, HEADER, PACK
 
 MESSAGE = (GOLDEN / "references.json").read_bytes()
-NULLS, START, SOURCES = 6, 7, 9  # places in a line
+START, SOURCES = 6, 8  # places in a line
 Change = Callable[[dict[str, Any]], object]
 
 
@@ -48,9 +47,6 @@ def test_references_of_the_golden_message_are_whole() -> None:
         PartitionKey("é", "2026-03-04", 5),
     ]
     assert ann.sources == (SourceRange("app", 0, 100, 110, 101, 101, 2), SourceRange("app", 3, 7, 9, 8, 8, 1))
-    assert (ann.nulls, bob.nulls, other.nulls) == (((0, 2),), (), ((2, 1),))
-    assert (bob.roots, bob.roots_cut) == ((RootRange("raw", 5, 4711, 4711, 1),), False)
-    assert (ann.roots, ann.roots_cut) == ((), False)
     assert bob.event_time_min_us == bob.event_time_max_us == ann.event_time_min_us - 60_000_000
     assert ann.event_time_max_us - ann.event_time_min_us == 120_000_000
     assert {one.location.object for one in (ann, bob, other)} == {decode_message(MESSAGE).object.key}
@@ -84,16 +80,6 @@ def test_message_encoded_and_decoded_is_the_same() -> None:
     assert isinstance(message.references[0], Line)
 
 
-def test_line_whose_nulls_were_left_out_says_that_they_are_unknown() -> None:
-    """None is not "no field has entries without a value"."""
-    assert decode_references(changed(line(0, NULLS, None)))[0].nulls is None
-
-
-def test_line_with_more_roots_than_it_lists_says_so() -> None:
-    """The last element of a line."""
-    assert decode_references(changed(line(1, 11, value=True)))[1].roots_cut is True
-
-
 def test_what_a_reader_does_not_know_it_passes_by() -> None:
     """A field more in the message or in an object of it, or an element more in a line, is no new version."""
 
@@ -125,8 +111,6 @@ def test_line_that_points_outside_its_message_is_refused(change: Change) -> None
     "change",
     [
         *(line(0, place, -1) for place in (1, 2, 4, 5, START, START + 1)),
-        line(0, NULLS, [-1, 2]),
-        line(0, NULLS, [0, -2]),
         *(line(0, SOURCES, [*([0] * at), -1, *([0] * (3 - at))]) for at in range(4)),
         lambda message: message.update(first_number=-1),
         lambda message: message["object"].update(header_bytes=-1),
@@ -142,9 +126,8 @@ def test_negative_number_is_refused(change: Change) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (line(0, NULLS, [0, 2, 3]), "pairs"),
         (line(0, SOURCES, [0, 1, 0, 2, 1, 1]), "6 numbers of sources"),
-        (lambda message: message["references"][0].__delitem__(slice(9, None)), "length"),
+        (lambda message: message["references"][0].__delitem__(slice(8, None)), "length"),
         (lambda message: message.pop("batch_id"), "batch_id"),
         (lambda message: message.update(format_version=2), "format_version 2"),
         (lambda message: message.update(hours=[["2026-03-04"]]), "length"),

@@ -12,11 +12,10 @@ import pytest
 from log_partitioner import native
 from log_partitioner.batch import pack_plan, seal
 from log_partitioner.batch.batch import ClosedBatch
-from log_partitioner.batch.chunk import Chunk, Unwritten
-from log_partitioner.batch.compiled_lines import CompiledLines
+from log_partitioner.batch.chunk import Blocks, Chunk, Unwritten
 from log_partitioner.batch.messages import reference_messages
 from log_partitioner.batch.pack_plan import Part
-from log_partitioner.batch.reference_lines import Described, LineGroup, LineWriter
+from log_partitioner.batch.reference_lines import CompiledLines, LineGroup, LineWriter
 from log_partitioner.batch.rows import Rows
 from log_partitioner.batch.seal import Sealing
 from log_partitioner.boundary import Membership
@@ -138,15 +137,16 @@ def _without_one(function: Callable[..., Any], at: int) -> Callable[..., Any]:
     return wrong
 
 
-def _lose_a_line(writer: LineWriter, part: Described) -> None:
-    if part.key.user != "user-7":
-        _add_line(writer, part)
+def _lose_a_line(writer: LineWriter, blocks: Blocks, start: int) -> None:
+    if blocks.user != "user-7":
+        _add_line(writer, blocks, start)
 
 
-def _name_an_entry_less(writer: LineWriter, part: Described) -> None:
-    if part.key.user == "user-7":
-        part.sources[P0][2] -= 1
-    _add_line(writer, part)
+def _name_an_entry_less(writer: LineWriter, blocks: Blocks, start: int) -> None:
+    if blocks.user == "user-7":
+        (tp, low, high, rows), *others = blocks.sources
+        blocks = blocks._replace(sources=[(tp, low, high, rows - 1), *others])
+    _add_line(writer, blocks, start)
 
 
 def _end_a_row_earlier(sealing: Sealing, part: Part) -> Unwritten:
@@ -192,7 +192,7 @@ def _name_an_entry_less_in_a_group(lines: CompiledLines) -> list[LineGroup]:
     return [first._replace(entries=(named - 1, *more)), *others]
 
 
-_add_line, _in_order = LineWriter.add, Rows.in_order
+_add_line, _in_order = LineWriter.add_line, Rows.in_order
 _write_blocks, _unwritten = seal._Writing.write, Sealing._unwritten
 _add_lines, _groups = CompiledLines.add, CompiledLines.groups
 _WRONG = {
@@ -207,8 +207,8 @@ _WRONG = {
     "dead-letter-lost": (recorder_module, "dead_letters_of", lambda _record, _bad: []),
 }
 _WRONG_IN_PYTHON = _WRONG | {
-    "line-lost": (LineWriter, "add", _lose_a_line),
-    "entry-not-named": (LineWriter, "add", _name_an_entry_less),
+    "line-lost": (LineWriter, "add_line", _lose_a_line),
+    "entry-not-named": (LineWriter, "add_line", _name_an_entry_less),
     "group-lost": (LineWriter, "groups", _without_one(LineWriter.groups, 0)),
 }
 _WRONG_AROUND_COMPILED_CODE = _WRONG | {
@@ -449,20 +449,6 @@ def test_references_travel_in_as_many_messages_as_the_topic_takes() -> None:
     assert max(len(one.value or b"") for one in announced) <= 20_000
     assert [one.reference_id for one in references(rig.broker)] == [f"{summary.batch_id}-{n}" for n in range(400)]
     rig.check()
-
-
-@pytest.mark.parametrize(("bytes_max", "has_counts"), [(600_000, True), (300, False)])
-def test_line_too_large_for_a_message_leaves_its_counts_out(bytes_max: int, has_counts: bool) -> None:  # noqa: FBT001
-    """They are in the object, too."""
-    rig = Rig()
-    worker = rig.owning(rules=Rules().with_seal(group_bytes_max=bytes_max))
-    sparse: dict[str, Any] = {f"field_{number:03}": None for number in range(60)}
-    rig.broker.logs[P0].append(value_of(entry(**sparse)), timestamp_ms=rig.clock.wall_ms())
-    rig.turn_until(lambda: worker.recorder.has_progress)
-    flush(worker)
-    (reference,) = references(rig.broker)
-    assert (reference.nulls is not None) == has_counts
-    rig.check(message_bytes_max=bytes_max)
 
 
 @pytest.mark.parametrize(

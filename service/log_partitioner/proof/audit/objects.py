@@ -11,12 +11,10 @@ from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-import msgspec
-
 from log_partitioner.formats.findings import Kind
 from log_partitioner.formats.model import RootLink, TopicPartition
 from log_partitioner.formats.reference import Reference, checksum_of
-from log_partitioner.proof.audit.schemas import FlushSchemas, numbered_names
+from log_partitioner.proof.audit.schemas import FlushSchemas
 from log_partitioner.proof.audit.source import count_seen
 from log_partitioner.proof.audit.store import Address
 from log_partitioner.proof.oracle.container import UNREADABLE, Container, Span, spans_of
@@ -44,8 +42,6 @@ class Tally:
     def __init__(self) -> None:
         self.entries = 0
         self.times: tuple[int, int] | None = None
-        self.non_nulls: Counter[str] = Counter()
-        self.roots: dict[tuple[str, int], list[int]] = {}
         self.sources: Counter[TopicPartition] = Counter()
         self.first: dict[TopicPartition, tuple[int, int]] = {}
         self.last: dict[TopicPartition, tuple[int, int]] = {}
@@ -53,23 +49,16 @@ class Tally:
         self.misplaced = 0
         self.all_in_source = True
 
-    def add(self, meta: dict[str, Any], tp: TopicPartition, values: object) -> None:
+    def add(self, meta: dict[str, Any], tp: TopicPartition) -> None:
         """Count a row."""
         self.entries += 1
         time_us = meta["event_time"]
         low, high = self.times or (time_us, time_us)
         self.times = (min(low, time_us), max(high, time_us))
         self.sources[tp] += 1
-        if isinstance(values, dict):
-            self.non_nulls.update(values.keys())
-        if (root := meta["root"]) is not None:
-            self.roots.setdefault((root["topic"], root["partition"]), []).append(root["offset"])
 
     def problems_of(self, reference: Reference) -> Iterator[str]:
-        """Yield statements of a reference that its entries contradict; for nulls see `nulls`."""
-        said_roots = sorted(map(msgspec.structs.astuple, reference.roots))
-        named = {root[:2] for root in said_roots}
-        roots = sorted((*root, min(some), max(some), len(some)) for root, some in self.roots.items())
+        """Yield statements of a reference that its entries contradict."""
         sources = [(*tp, self.first[tp][0], self.last[tp][0], n) for tp, n in sorted(self.sources.items())]
         said_sources = [
             (one.topic, one.partition, one.min_offset, one.max_offset, one.entries) for one in reference.sources
@@ -78,13 +67,10 @@ class Tally:
             "entries": (reference.entries, self.entries),
             "event times": ((reference.event_time_min_us, reference.event_time_max_us), self.times),
             "sources": (sorted(said_sources), sources),
-            "roots": (said_roots, [one for one in roots if not reference.roots_cut or one[:2] in named]),
         }
         for name, (said, found) in facts.items():
             if said != found:
                 yield f"{name}: says {said}, rows say {found}"[:EXAMPLE_CHARS_MAX]
-        if reference.roots_cut and len(named) >= len(roots):
-            yield f"says that roots were cut, but all {len(roots)} are listed"
 
 
 class FlushObjects:
@@ -219,27 +205,9 @@ class FlushObjects:
             return tally  # blocks of another PartitionKey: nothing else that the reference says can be true of them
         for problem in tally.problems_of(reference):
             self._wrong(f"{where}: {problem}")
-        if exact is not None:
-            self._check_nulls(reference, header, tally, where)
-            if tally.types and tally.all_in_source:  # otherwise entries are unexpected or gone, which is reported
-                self._schemas.check_entries(exact, tally.types, where)
+        if exact is not None and tally.types and tally.all_in_source:  # else entries are unexpected or gone: reported
+            self._schemas.check_entries(exact, tally.types, where)
         return tally
-
-    def _check_nulls(self, reference: Reference, header: HeaderSchema, tally: Tally, where: str) -> None:
-        """Check the numbers of nulls, which are left out only if a message of this line alone had no room for them.
-
-        A writer may estimate, and so does this; so the message may have been half as large as messages may be.
-        """
-        nulls = ((number, tally.entries - tally.non_nulls[name]) for number, name in numbered_names(reference, header))
-        counted = tuple(pair for pair in nulls if pair[1])
-        if reference.nulls is None:
-            bare = msgspec.structs.replace(reference.schema, text=None)
-            whole = msgspec.structs.replace(reference, schema=bare, nulls=counted)
-            whole_bytes = len(msgspec.json.encode(whole))
-            if whole_bytes <= self._context.settings.kafka.message_bytes_max // 2:
-                self._wrong(f"{where}: nulls are left out of a message of about {whole_bytes} bytes")
-        elif reference.nulls != counted:
-            self._wrong(f"{where}: nulls: says {reference.nulls}, rows say {counted}"[:EXAMPLE_CHARS_MAX])
 
     def _check_key(self, reference: Reference, where: str) -> None:
         """Check an object's key against user, date and hour."""
@@ -256,7 +224,7 @@ class FlushObjects:
     def _check_row(self, meta: dict[str, Any], values: object, reference: Reference, tally: Tally, where: str) -> None:
         """Check a row, and note that its entry was seen in a file."""
         tp, offset, index = TopicPartition(meta["topic"], meta["partition"]), meta["offset"], meta["index"]
-        tally.add(meta, tp, values)
+        tally.add(meta, tp)
         if tally.last.get(tp, (-1, -1)) >= (offset, index):
             self._wrong(f"{where}: {tp} {(offset, index)} stands after {tally.last[tp]}")
         tally.first.setdefault(tp, (offset, index))

@@ -11,7 +11,6 @@ import json
 from typing import TYPE_CHECKING
 
 from log_partitioner.formats.findings import Kind
-from log_partitioner.formats.projection import number_of
 from log_partitioner.proof.oracle.expected_schema import (
     Type,
     characters_of,
@@ -22,10 +21,9 @@ from log_partitioner.proof.oracle.expected_schema import (
     schema_differences,
     without_subtrees,
 )
-from log_partitioner.proof.oracle.published_schema import NAME_PROPERTY
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     from log_partitioner.formats.reference import Reference, SchemaLocation
     from log_partitioner.proof.audit.context import Context
@@ -103,13 +101,6 @@ class FlushSchemas:
 
     def _is_over(self, kind: Type) -> bool:
         return fields_of(kind) > self._limits.fields_max or 2 * characters_of(kind) > self._limits.bytes_max
-
-
-def numbered_names(reference: Reference, header: HeaderSchema) -> Iterator[tuple[int, str]]:
-    """Yield number and original name of each field of a reference's exact schema."""
-    fields = header.json["fields"][1:]
-    numbers = range(len(fields)) if reference.projection is None else map(number_of, reference.projection)
-    return ((number, fields[number].get(NAME_PROPERTY, fields[number]["name"])) for number in numbers)
 
 
 def check_schema(schema: SchemaLocation, stored: FetchedObject | None, findings: Findings) -> None:

@@ -287,18 +287,6 @@ def wrong_time_range(world: World) -> None:
     world.change_line(0, event_time_span_us=0)
 
 
-def wrong_nulls(world: World) -> None:
-    world.change_line(0, nulls=(2, 1))
-
-
-def nulls_out_of_order(world: World) -> None:
-    world.change_line(0, nulls=(3, 1, 2, 0))
-
-
-def leave_nulls_out(world: World) -> None:
-    world.change_line(0, nulls=None)
-
-
 def wrong_source_range(world: World) -> None:
     world.change_line(0, sources=(0, 0, 0, 1))
 
@@ -412,9 +400,6 @@ def break_reference(world: World) -> None:
         (wrong_entries, {Kind.REFERENCE_WRONG}),
         (wrong_partition, {Kind.REFERENCE_WRONG, Kind.MISPLACED}),
         (wrong_time_range, {Kind.REFERENCE_WRONG}),
-        (wrong_nulls, {Kind.REFERENCE_WRONG}),
-        (nulls_out_of_order, {Kind.REFERENCE_WRONG}),
-        (leave_nulls_out, {Kind.REFERENCE_WRONG}),
         (other_message_key, {Kind.REFERENCE_WRONG}),
         (message_without_lines, {Kind.REFERENCE_WRONG}),
         (wrong_source_range, {Kind.REFERENCE_WRONG, Kind.FLUSH_WRONG}),

@@ -22,7 +22,6 @@ from tests.unit.proof.audit.world import (
     File,
     Row,
     World,
-    bounds_of,
     clean_world,
     column,
     merge_types,
@@ -156,10 +155,6 @@ def line_says_other_time(world: World) -> None:
     world.change_line(0, BOB_10, event_time_span_us=1)
 
 
-def line_says_other_nulls(world: World) -> None:
-    world.change_line(0, ANN_11, nulls=())
-
-
 def line_says_other_hour(world: World) -> None:
     world.change_line(0, BOB_10, hour=ANN_11)
 
@@ -215,7 +210,6 @@ def projection_has_a_field_too_many(world: World) -> None:
     projection = world.messages[0].schemas[line.schema]
     further = next(one for one, _ in enumerate(world.files[ANN_11].columns) if one not in projection)
     change_schema(world, BOB_10, sorted([*projection, further]))
-    world.change_line(0, BOB_10, nulls=(further, 1))
 
 
 def projection_lacks_a_field(world: World) -> None:
@@ -247,7 +241,6 @@ def change_schema(world: World, line: int, projection: Any) -> None:
         (line_counts_too_many, {Kind.REFERENCE_WRONG}),
         (line_says_other_offsets, {Kind.REFERENCE_WRONG}),
         (line_says_other_time, {Kind.REFERENCE_WRONG}),
-        (line_says_other_nulls, {Kind.REFERENCE_WRONG}),
         (line_says_other_hour, {Kind.MISPLACED}),
         (line_is_missing, {Kind.MISSING, Kind.OBJECT_UNREFERENCED, Kind.REFERENCE_MISSING}),
         (
@@ -321,7 +314,6 @@ def test_names_that_differ_by_case_alone_are_clean_in_a_pack_where_packs_give_ou
     )
     world.merge = merge_beside
     world.build()
-    world.change_line(0, nulls=())
     assert world.audit().findings.examples == {}
 
 
@@ -430,25 +422,6 @@ def test_lost_line_that_a_backfill_has_made_good_is_a_note() -> None:
     assert "made good" in report.findings.notes[0]
 
 
-def test_counts_of_nulls_may_be_left_out_only_where_there_is_no_room() -> None:
-    """A line with many fields that are null in some entries may pass what a message can hold."""
-    names = [f"field_{number:04}" for number in range(9000)]
-    entries: list[dict[str, Any]] = [dict.fromkeys(names, value) for value in ("x", None)]
-    rows = [Row(APP_0, number, 0, HOUR_10, {}) for number in range(2)]
-    world = World([], [], [], {"b1": {APP_0: (0, 2)}}, {APP_0: 2}, {APP_0: 2})
-    for row, entry in zip(rows, entries, strict=True):
-        own = {"user": "ann", "time": "2024-05-01T10:00:00Z"} | entry
-        world.source.append(record(APP_0, row.offset, own))
-        row.values = own
-    columns = [column(name, "string") for name in ("user", "time", *names)]
-    world.files = [File("b1", "ann", 10, columns, rows)]
-    world.build()
-    world.change_line(0, nulls=None)
-    wide = bounds_of(fields_max=10_000, bytes_max=10_000_000)
-    assert kinds(world.audit(record_schema=wide)) == {Kind.REFERENCE_WRONG}
-    assert kinds(world.audit(record_schema=wide, kafka={"message_bytes_max": 100_000})) == set()
-
-
 def rooted_world() -> World:
     """Give a world in which a record has a source topic chain."""
     world = packed_world()
@@ -465,18 +438,3 @@ def test_root_with_its_output_index_is_compared() -> None:
     assert world.build().audit().findings.examples == {}
     world.files[ANN_10].rows[0].root = ("root", 3, 70, None)
     assert kinds(world.build().audit()) == {Kind.META}
-
-
-def test_roots_that_were_cut_are_fewer_and_right() -> None:
-    """Where a reference says so, not all roots are listed; those that are agree."""
-    world = rooted_world().build()
-    (root,) = world.messages[0].references[ANN_10].roots
-    world.change_line(0, ANN_10, roots=(), roots_cut=True)
-    assert kinds(world.audit()) == set()
-    world.change_line(0, ANN_10, roots=(), roots_cut=False)
-    assert kinds(world.audit()) == {Kind.REFERENCE_WRONG}
-    world.change_line(0, ANN_10, roots=(root,), roots_cut=True)
-    assert kinds(world.audit()) == {Kind.REFERENCE_WRONG}
-    other = msgspec.structs.replace(root, min_offset=0)
-    world.change_line(0, ANN_10, roots=(other,), roots_cut=True)
-    assert kinds(world.audit()) == {Kind.REFERENCE_WRONG}

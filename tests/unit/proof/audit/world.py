@@ -44,7 +44,6 @@ from log_partitioner.formats.reference import (
     Line,
     ObjectPlace,
     ReferenceMessage,
-    RootRange,
     SchemaLocation,
     encode_message,
 )
@@ -167,26 +166,6 @@ def write_blocks(schema: dict[str, Any], files: list[File]) -> tuple[str, bytes,
         header_bytes = next(reader).offset
         blocks.append(written[header_bytes:])
     return reader.metadata["avro.schema"], written[:header_bytes], blocks
-
-
-def nulls_of(file: File, names: list[str]) -> tuple[int, ...]:
-    """Count entries without a value by the number of the field in the object's schema."""
-    numbers: list[int] = []
-    columns = {one["name"] for one in file.columns}
-    for number, name in enumerate(names):
-        if name in columns:
-            nulls = sum(1 for row in file.rows if row.values.get(name) is None)
-            numbers += (number, nulls) if nulls else ()
-    return tuple(numbers)
-
-
-def roots_of(file: File) -> tuple[RootRange, ...]:
-    """Sum up the roots of a file's rows."""
-    roots: dict[tuple[str, int], list[int]] = {}
-    for row in file.rows:
-        if row.root is not None:
-            roots.setdefault(row.root[:2], []).append(row.root[2])
-    return tuple(RootRange(*root, min(some), max(some), len(some)) for root, some in sorted(roots.items()))
 
 
 def settings(**sections: Any) -> Settings:
@@ -325,7 +304,6 @@ class World:
         self.objects[f"logs/schemas/{fingerprint}.avsc"] = text.encode()
         batch = files[0].batch
         tps = sorted({row.tp for file in files for row in file.rows})
-        names = [one["name"] for one in schema["fields"][1:]]
         projections = [None if files[0].pack is None else projection_of(own, merged) for own in types]
         starts = [len(header) + sum(map(len, blocks[:number])) for number in range(len(files))]
         return ReferenceMessage(
@@ -352,11 +330,9 @@ class World:
                     event_time_span_us=max(row.event_time_us for row in file.rows)
                     - min(row.event_time_us for row in file.rows),
                     schema=number,
-                    nulls=nulls_of(file, names),
                     start=starts[number],
                     length=len(blocks[number]),
                     sources=self._sources(file, tps),
-                    roots=roots_of(file),
                 )
                 for number, file in enumerate(files)
             ),
