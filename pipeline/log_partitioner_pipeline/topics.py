@@ -48,15 +48,14 @@ MESSAGE = T.StructType(
 _MESSAGE_AT = ("message_partition", "message_offset")
 _LINE = (
     "array<struct<topic string, partition int, first_offset bigint, next_offset bigint, min_offset bigint, "
-    "max_offset bigint, timestamp_max_ms bigint, records bigint, entries bigint, dead_letters bigint, "
-    "discarded_replays bigint>>"
+    "max_offset bigint, timestamp_max_ms bigint, records bigint, entries bigint, dead_letters bigint>>"
 )
 _FLUSH = (
     "format_version int, batch_id string, part int, parts int, group_id string, from_group string, "
     "worker string, boot string, seq bigint, generation bigint, reason string, "
     f"started_at_ms bigint, ended_at_ms bigint, topic_partitions {_LINE}, totals struct<records bigint, "
     "entries bigint, entries_in_files bigint, dead_letters bigint, dead_letter_records bigint, "
-    "discarded_replays bigint, references bigint, bytes bigint>"
+    "references bigint, bytes bigint>"
 )
 _BACKFILL = (
     "format_version int, batch_id string, group_id string, worker string, generation bigint, started_at_ms bigint, "

@@ -186,15 +186,15 @@ FLUSH_RECORD = FlushRecord(
     topic_partitions=(
         flushed(
             APP_0, min_offset=101, max_offset=109, timestamp_max_ms=1_772_600_796_000, idle_since_ms=None,
-            records=5, entries=6, dead_letters=1, discarded_replays=1,
+            records=5, entries=6, dead_letters=1,
         ),
         flushed(
             APP_3, min_offset=8, max_offset=8, timestamp_max_ms=1_772_600_760_000, idle_since_ms=None,
-            records=1, entries=1, dead_letters=0, discarded_replays=0,
+            records=1, entries=1, dead_letters=0,
         ),
     ),
     totals=FlushTotals(
-        records=6, entries=7, entries_in_files=5, dead_letters=1, dead_letter_records=1, discarded_replays=1,
+        records=6, entries=7, entries_in_files=6, dead_letters=1, dead_letter_records=1,
         references=3, bytes=len(PACK),
     ),
 )  # fmt: skip

@@ -200,7 +200,6 @@ class ByHand:
                 records=len(offsets),
                 entries=filed[number] + dead[number],
                 dead_letters=dead[number],
-                discarded_replays=0,
             )
             lines.append(line)
         now_ms = round(datetime.now(tz=UTC).timestamp() * 1000)
@@ -223,7 +222,6 @@ class ByHand:
                 entries_in_files=filed.total(),
                 dead_letters=dead.total(),
                 dead_letter_records=len(letters),
-                discarded_replays=0,
                 references=sum(len(one.message.references) for one in written),
                 bytes=sum(len(one.content) for one in written),
             ),

@@ -49,7 +49,7 @@ def messages_of(spark: SparkSession, values: Iterable[bytes]) -> DataFrame:
 
 def flush_of(batch_id: str, lines: int) -> FlushRecord:
     """Make a flush record of so many TopicPartitions, ten records in each."""
-    numbers = {"records": 10, "entries": 10, "dead_letters": 0, "discarded_replays": 0}
+    numbers = {"records": 10, "entries": 10, "dead_letters": 0}
     spans = {"first_offset": 0, "next_offset": 10, "min_offset": 0, "max_offset": 9}
     times = {"timestamp_max_ms": None, "idle_since_ms": None}
     totals = {name: lines * count for name, count in numbers.items()}

@@ -115,7 +115,7 @@ def announced_of(spark: SparkSession, **given: DataFrame) -> Announced:
     return Announced(**(dict.fromkeys(Announced._fields, none) | given))
 
 
-COUNTS = ("records", "entries", "dead_letters", "discarded_replays")
+COUNTS = ("records", "entries", "dead_letters")
 LINE = ("first_offset", "next_offset", "min_offset", "max_offset", "timestamp_max_ms", *COUNTS)
 TOTALS = (*COUNTS, "entries_in_files", "references", "dead_letter_records", "bytes")
 FLUSHES = (
@@ -138,14 +138,14 @@ class Flushes:
         self._references: list[tuple[object, ...]] = []
         self._dead: list[dict[str, object]] = []
 
-    def add(self, *, says: tuple[int, int, int, int, int], filed: list[int], rejected: list[int]) -> None:
-        """Add a batch: `says` entries, dead ones, replays, references, dead letters; entries of each message."""
+    def add(self, *, says: tuple[int, int, int, int], filed: list[int], rejected: list[int]) -> None:
+        """Add a batch: `says` entries, dead ones, references, dead letters; entries of each message."""
         number = len(self._flushes)
         batch, first = f"b{number}", number * 10
-        entries, dead, replays, references, letters = says
-        counts = (entries, entries, dead, replays)
+        entries, dead, references, letters = says
+        counts = (entries, entries, dead)
         line = ("t", 0, first, first + 10, None, None, None, *counts)
-        totals = (*counts, entries - dead - replays, references, letters, 0)
+        totals = (*counts, entries - dead, references, letters, 0)
         self._flushes.append((0, number, batch, "w", 1, "g", None, [line], totals))
         for nth, count in enumerate(filed):
             source = ("t", 0, first, first + 10, first, first, count)
@@ -186,18 +186,18 @@ class Flushes:
 def test_what_flush_records_say_is_what_was_published(spark: SparkSession) -> None:
     """Where messages are gone, or too many, that is said and nothing of their entries."""
     flushes = Flushes()
-    flushes.add(says=(10, 0, 0, 2, 0), filed=[5, 4], rejected=[1])  # not of the window
-    flushes.add(says=(10, 3, 0, 2, 2), filed=[5, 2], rejected=[1, 2])  # true
-    flushes.add(says=(10, 0, 1, 2, 0), filed=[5, 4], rejected=[])  # true, with a replay
-    flushes.add(says=(10, 0, 0, 2, 0), filed=[5, 4], rejected=[1])
-    flushes.add(says=(10, 1, 0, 1, 1), filed=[10], rejected=[])  # a dead letter is missing: files have one too many
-    flushes.add(says=(10, 0, 0, 3, 0), filed=[5, 4], rejected=[])  # a reference is missing
-    flushes.add(says=(10, 0, 0, 1, 0), filed=[9, 1, 1], rejected=[])  # one too many
-    flushes.add(says=(10, 2, 0, 1, 2), filed=[8], rejected=[2])  # two in one dead letter
-    flushes.add(says=(10, 0, 1, 1, 0), filed=[10], rejected=[])  # not a replay
+    flushes.add(says=(10, 0, 2, 0), filed=[5, 4], rejected=[1])  # not of the window
+    flushes.add(says=(10, 3, 2, 2), filed=[5, 2], rejected=[1, 2])  # true
+    flushes.add(says=(9, 0, 2, 0), filed=[5, 4], rejected=[])  # true
+    flushes.add(says=(10, 0, 2, 0), filed=[5, 4], rejected=[1])
+    flushes.add(says=(10, 1, 1, 1), filed=[10], rejected=[])  # a dead letter is missing: files have one too many
+    flushes.add(says=(10, 0, 3, 0), filed=[5, 4], rejected=[])  # a reference is missing
+    flushes.add(says=(10, 0, 1, 0), filed=[9, 1, 1], rejected=[])  # one too many
+    flushes.add(says=(10, 2, 1, 2), filed=[8], rejected=[2])  # two in one dead letter
+    flushes.add(says=(9, 0, 1, 0), filed=[10], rejected=[])  # an entry too many
     flushes.repeat()
-    flushes.add(says=(10, 0, 0, 3, 0), filed=[5, 4], rejected=[])  # missing for a reason
-    flushes.add(says=(10, 0, 0, 3, 0), filed=[5, 4], rejected=[])  # perhaps gone with the beginning of the topic
+    flushes.add(says=(10, 0, 3, 0), filed=[5, 4], rejected=[])  # missing for a reason
+    flushes.add(says=(10, 0, 3, 0), filed=[5, 4], rejected=[])  # perhaps gone with the beginning of the topic
     said = {
         (30, "b3"): "[30, 40): 10 entries in files, its references say 9; 0 entries dead, its dead letters say 1",
         (40, "b4"): "[40, 50): 9 entries in files, its references say 10",

@@ -153,7 +153,6 @@ def line(tp: TopicPartition = ONE, **numbers: Any) -> FlushedTopicPartition:
         "records": 8,
         "entries": 8,
         "dead_letters": 2,
-        "discarded_replays": 0,
     }
     return FlushedTopicPartition(topic=tp.topic, partition=tp.partition, **(own | numbers))
 
@@ -164,14 +163,13 @@ TOTALS = FlushTotals(
     entries_in_files=6,
     dead_letters=2,
     dead_letter_records=1,
-    discarded_replays=0,
     references=3,
     bytes=1,
 )
 
 
 def test_flush_record_against_itself() -> None:
-    """Its totals are the sums of its lines, and every entry is in a file, in a dead letter or a replay."""
+    """Its totals are the sums of its lines, and every entry is in a file or in a dead letter."""
     assert list(judge_totals(TOTALS, [line()])) == []
     (wrong,) = judge_totals(TOTALS, [line(), line(OTHER, records=0, entries=1, dead_letters=0)])
     assert wrong == Wrong(Kind.FLUSH_WRONG, "total of entries is 8, its lines say 9")

@@ -177,8 +177,6 @@ class Auditor:
         if position is None:
             del counts["in_table"]
         self._notes += self._files.notes(counts, listed)
-        if counts["replays_discarded"]:
-            self._notes.append(f"{counts['replays_discarded']} discarded replays are what flush records say")
         dead_letters = compared.select(F.explode("dead_reasons").alias("reason")).groupBy("reason").count().collect()
         if self._options.verdicts:
             step("verdicts")

@@ -282,7 +282,7 @@ def collect_counts(compared: DataFrame, rows: DataFrame, references: DataFrame, 
             _count(F.col("is_retired")).alias("objects_retired"),
         )
     )
-    flushed = flushes.agg(F.count("*").alias("flushes"), F.sum("totals.discarded_replays").alias("replays_discarded"))
+    flushed = flushes.agg(F.count("*").alias("flushes"))
     is_row = F.col("topic").isNotNull()
     read = rows.agg(_count(is_row).alias("rows"), _count(is_row & F.col("retired")).alias("rows_retired"))
     found: dict[str, int] = {}

@@ -110,8 +110,7 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
     entries = deliverable + dead by the source. in_files and in_dead_letters count entries found there, each once; rows
     counts all rows of references, in_table all rows of the window in the table (None: not asked for). If the objects of
     references are retired (objects_retired of all objects), their rows are counted in the table: rows_retired.
-    references, objects, object_bytes and flushes count all that reach into the window. replays_discarded is the sum
-    over flush records.
+    references, objects, object_bytes and flushes count all that reach into the window.
     """
 
     records: int = 0
@@ -126,7 +125,6 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
     objects: int = 0
     object_bytes: int = 0
     flushes: int = 0
-    replays_discarded: int = 0
     objects_retired: int = 0
     rows_retired: int = 0
     objects_listed: int | None = None

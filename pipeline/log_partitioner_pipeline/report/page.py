@@ -113,7 +113,6 @@ def accounts_of(result: Result) -> list[tuple[str, list[Account]]]:
                 Account("objects", counts.objects, words.size(counts.object_bytes)),
                 *_where_any("objects retired", counts.objects_retired, "of these; the table has their entries"),
                 Account("flush records", counts.flushes),
-                Account("replays discarded", counts.replays_discarded, "as flush records say"),
                 Account("objects listed", counts.objects_listed, "under the prefix"),
             ],
         ),

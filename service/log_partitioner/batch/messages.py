@@ -190,7 +190,6 @@ def flush_record_of(
             entries_in_files=sum(sealed.entries for sealed in objects),
             dead_letters=sum(letter.entries for letter in batch.dead_letters),
             dead_letter_records=len(batch.dead_letters),
-            discarded_replays=sum(progress.discarded_replays for progress in owned.values()),
             references=sum(sealed.references for sealed in objects),
             bytes=sum(sealed.file.size for sealed in objects),
         ),
@@ -210,7 +209,6 @@ def _flushed(tp: TopicPartition, progress: Progress) -> FlushedTopicPartition:
         records=progress.records,
         entries=progress.entries,
         dead_letters=progress.dead_letters,
-        discarded_replays=progress.discarded_replays,
     )
 
 

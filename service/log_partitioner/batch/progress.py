@@ -31,7 +31,6 @@ class Progress:
     records: int = 0
     entries: int = 0
     dead_letters: int = 0
-    discarded_replays: int = 0
     is_new: bool = False
 
     @property
@@ -75,7 +74,7 @@ class Progress:
         self.first_offset, self.is_new = self.next_offset, False
         self.min_offset = self.max_offset = None
         self.timestamp_max_ms = None
-        self.records = self.entries = self.dead_letters = self.discarded_replays = 0
+        self.records = self.entries = self.dead_letters = 0
 
     def check(self, tp: TopicPartition, *, in_files: int, dead: int) -> None:
         """Assert the order of offsets (W1) and the conservation law (W3), by counts taken elsewhere.
@@ -84,7 +83,7 @@ class Progress:
         """
         assert self.first_offset <= self.next_offset, f"W1: {tp}: {self.first_offset} > {self.next_offset}"
         assert self.dead_letters == dead, f"W3: {tp}: {dead} entries in dead letters, {self.dead_letters} should be"
-        in_objects = self.entries - dead - self.discarded_replays
+        in_objects = self.entries - dead
         assert in_files == in_objects, f"W3: {tp}: {in_files} entries are in objects, {in_objects} should be"
 
 

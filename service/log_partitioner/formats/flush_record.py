@@ -19,7 +19,7 @@ class FlushedTopicPartition(msgspec.Struct, frozen=True, kw_only=True):
 
     first_offset is the committed position from which the batch started, next_offset the one it commits;
     min_offset and max_offset are None if nothing was read. idle_since_ms is wall-clock time, None while
-    records come. The conservation law: entries == in files + dead_letters + discarded_replays.
+    records come. The conservation law: entries == in files + dead_letters.
     """
 
     topic: str
@@ -33,7 +33,6 @@ class FlushedTopicPartition(msgspec.Struct, frozen=True, kw_only=True):
     records: int
     entries: int
     dead_letters: int
-    discarded_replays: int
 
 
 class FlushTotals(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,7 +43,6 @@ class FlushTotals(msgspec.Struct, frozen=True, kw_only=True):
     entries_in_files: int
     dead_letters: int
     dead_letter_records: int
-    discarded_replays: int
     references: int
     bytes: int
 
@@ -149,35 +147,27 @@ def decode_backfill_record(value: bytes) -> BackfillRecord:
 
 
 def split_parts(record: FlushRecord, *, bytes_max: int) -> list[FlushRecord]:
-    """Return a flush record in as few parts as it takes for each to have at most so many bytes of JSON.
+    """Return a flush record in parts that have at most so many bytes of JSON each, in one if it has.
 
     A part has one TopicPartition at least, even if that alone is more.
     """
     if len(encode_flush_record(record)) <= bytes_max:
         return [record]
+    lines, ids = record.topic_partitions, record.topic_ids
+    longest = max(len(encode_flush_record((line, {line.topic: ids.get(line.topic)}))) for line in lines)
     head = msgspec.structs.replace(record, topic_partitions=(), topic_ids={})
-    size = head_bytes = len(encode_flush_record(head)) + PART_NUMBERS_BYTES
-    lines: list[FlushedTopicPartition] = []
-    ids: dict[str, str] = {}
-    parts = [(lines, ids)]
-    for line in record.topic_partitions:
-        known = {} if line.topic in ids else _id_of(line.topic, record)
-        line_bytes = len(encode_flush_record(line)) + 1
-        if lines and size + line_bytes + len(encode_flush_record(known)) > bytes_max:
-            lines, ids, known = [], {}, _id_of(line.topic, record)
-            parts.append((lines, ids))
-            size = head_bytes
-        lines.append(line)
-        ids.update(known)
-        size += line_bytes + len(encode_flush_record(known))
+    at_once = max(1, (bytes_max - PART_NUMBERS_BYTES - len(encode_flush_record(head))) // longest)
+    some = [lines[at : at + at_once] for at in range(0, len(lines), at_once)]
     return [
-        msgspec.structs.replace(record, part=part, parts=len(parts), topic_partitions=tuple(some), topic_ids=ids)
-        for part, (some, ids) in enumerate(parts, 1)
+        msgspec.structs.replace(
+            record,
+            part=part,
+            parts=len(some),
+            topic_partitions=few,
+            topic_ids={line.topic: ids[line.topic] for line in few if line.topic in ids},
+        )
+        for part, few in enumerate(some, 1)
     ]
-
-
-def _id_of(topic: str, record: FlushRecord) -> dict[str, str]:
-    return {topic: record.topic_ids[topic]} if topic in record.topic_ids else {}
 
 
 def merge_parts(parts: Iterable[FlushRecord]) -> tuple[list[FlushRecord], list[str]]:

@@ -39,14 +39,14 @@ class Skip(NamedTuple):
         line = FlushedTopicPartition(
             topic=self.tp.topic, partition=self.tp.partition, first_offset=self.first, next_offset=self.after.offset,
             min_offset=self.first, max_offset=self.first, timestamp_max_ms=None, idle_since_ms=None,
-            records=1, entries=1, dead_letters=1, discarded_replays=0,
+            records=1, entries=1, dead_letters=1,
         )  # fmt: skip
         flush_record = FlushRecord(
             batch_id=batch_id, group_id=sender.group_id, topic_ids=self.topic_ids, worker=sender.worker,
             boot=sender.boot, seq=1, generation=GENERATION, reason=Reason.SKIPPED.value, started_at_ms=self.at_ms,
             ended_at_ms=self.at_ms, step_seconds={}, topic_partitions=(line,),
             totals=FlushTotals(
-                records=1, entries=1, entries_in_files=0, dead_letters=1, dead_letter_records=1, discarded_replays=0,
+                records=1, entries=1, entries_in_files=0, dead_letters=1, dead_letter_records=1,
                 references=0, bytes=0,
             ),
         )  # fmt: skip

@@ -153,7 +153,7 @@ def judge_totals(totals: FlushTotals, lines: Sequence[FlushedTopicPartition]) ->
         for name, counted in sums.items()
         if getattr(totals, name) != counted
     ]
-    accounted = totals.entries_in_files + totals.dead_letters + totals.discarded_replays
+    accounted = totals.entries_in_files + totals.dead_letters
     if totals.entries != accounted:
         differences.append(f"{totals.entries} entries, accounted for are {accounted}")
     if differences:
@@ -186,7 +186,7 @@ def judge_published(
         tp = tp_of(line)
         known.add(tp)
         in_files, dead = sums.in_files[tp] + good.in_files[tp], sums.dead_letters[tp] + good.dead_letters[tp]
-        said = line.entries - line.dead_letters - line.discarded_replays
+        said = line.entries - line.dead_letters
         differences = []
         if said != in_files and (sums.references == totals.references or are_made_good):
             differences.append(f"{said} entries in files, its references say {in_files}")
@@ -261,7 +261,7 @@ def judge_range(source: SourceRange, line: tuple[int, int] | None, *, record: st
         yield f"offsets {source.min_offset} to {source.max_offset} are not in {stated}"
 
 
-_SUMMED = ("records", "entries", "dead_letters", "discarded_replays")
+_SUMMED = ("records", "entries", "dead_letters")
 
 
 def _miscounted_references(record: str, said: int, found: int) -> Wrong:

@@ -129,8 +129,6 @@ class Audit:
                 are_whole=not lost,
             )
             accounts = self._judge_all(context, gaps, ranges.begins)
-        if replays := accounts.discarded_replays:
-            findings.note(f"{replays} discarded replays are taken from flush records, not verified")
         self._say_whose(reached, audited=bool(accounts.source_records or records))
         self._judge_fatal()
         counts = accounts._asdict() | {"schemas": len(self._schemas), "flush_records": len(records)}

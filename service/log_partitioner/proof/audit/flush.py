@@ -60,7 +60,6 @@ class Accounts(NamedTuple):
     source_entries: int = 0
     entries_in_files: int = 0
     entries_in_dead_letters: int = 0
-    discarded_replays: int = 0
     rows_read: int = 0
     references: int = 0
     objects: int = 0
@@ -118,8 +117,8 @@ def account(context: Context, compared: ComparedBatch, strays: Strays) -> Accoun
             for row in rows[stray.number : stray.number + 1]:
                 count_seen(column.letters if stray.is_letter else column.files, row)
     _check_record(context, compared, strays)
-    read = Accounts(0, 0, 0, 0, 0, objects.rows, sums.references, objects.count, objects.bytes)
-    return add_up([read, *(_account(context, span, source.columns[span.tp], batch) for span in batch.owned)])
+    read = Accounts(0, 0, 0, 0, objects.rows, sums.references, objects.count, objects.bytes)
+    return add_up([read, *(_account(context, span, source.columns[span.tp]) for span in batch.owned)])
 
 
 def _check_record(context: Context, compared: ComparedBatch, strays: Strays) -> None:
@@ -190,18 +189,11 @@ def _check_references(
             context.findings.add(Kind.REFERENCE_WRONG, f"{where}: {text}")
 
 
-def _account(context: Context, span: OffsetSpan, column: SourceColumn, batch: AnnouncedBatch) -> Accounts:
+def _account(context: Context, span: OffsetSpan, column: SourceColumn) -> Accounts:
     """Count the entries of a span; report those in no place and those in several."""
     tp = span.tp
     rows, totals = column.rows(span.first, span.next), column.totals(span.first, span.next)
     missing = [row for row in rows if not column.files[row] and not column.letters[row]]
-    replays = 0
-    for line in (one for record in batch.records for one in record.topic_partitions if tp_of(one) == tp):
-        here = column.rows(line.first_offset, line.next_offset)
-        unseen = sum(row in here for row in missing)
-        if line.discarded_replays and unseen == line.discarded_replays:
-            replays += unseen
-            missing = [row for row in missing if row not in here]
     for row in missing:
         kind = Kind.DEAD_LETTER_MISSING if column.shapes[row].key is None else Kind.MISSING
         context.findings.add(kind, _name(span.tp, column, row) if context.findings.wants_example(kind) else "")
@@ -217,7 +209,7 @@ def _account(context: Context, span: OffsetSpan, column: SourceColumn, batch: An
             text = f"{name}: {letters} times in dead letters, {files} times in files"
             context.findings.add(Kind.DEAD_LETTER_DUPLICATED, text, count=surplus)
     files, letters = (len(rows) - some[rows.start : rows.stop].count(0) for some in (column.files, column.letters))
-    return Accounts(totals.records, totals.entries, files, letters, replays)
+    return Accounts(totals.records, totals.entries, files, letters)
 
 
 def made_good(record: FlushRecord, strays: Strays) -> Sums:

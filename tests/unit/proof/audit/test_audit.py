@@ -337,10 +337,6 @@ def flush_hides_a_record(world: World) -> None:
     world.change_flushed(0, APP_0, min_offset=1, records=1)
 
 
-def flush_claims_replays(world: World) -> None:
-    world.change_flushed(0, APP_0, discarded_replays=1)
-
-
 def offsets_not_committed(world: World) -> None:
     world.committed[APP_0] = 2
 
@@ -412,7 +408,6 @@ def break_reference(world: World) -> None:
         (repeat_part_of_flush_record, {Kind.FLUSH_WRONG, Kind.FLUSH_OVERLAP}),
         (flush_counts_too_many, {Kind.FLUSH_WRONG}),
         (flush_hides_a_record, {Kind.FLUSH_WRONG}),
-        (flush_claims_replays, {Kind.FLUSH_WRONG}),
         (offsets_not_committed, {Kind.FLUSH_WRONG, Kind.UNEXPECTED, Kind.DEAD_LETTER_UNEXPECTED}),
         (offsets_committed_too_far, {Kind.FLUSH_GAP}),
         (lose_schema_object, {Kind.OBJECT_MISSING}),
@@ -541,18 +536,6 @@ def test_dead_letter_of_a_replayed_dead_letter_keeps_the_older_headers() -> None
     world.source[2] = older
     world.dead[0] = ("b2", DeadLetter(older, Reason.MALFORMED, "", None))
     assert world.build().audit().findings.examples == {}
-
-
-def test_discarded_replays_are_accounted_for() -> None:
-    world = clean_world()
-    del world.files[1]
-    world.build()
-    world.change_flushed(0, APP_0, discarded_replays=1, entries=3)
-    totals = msgspec.structs.replace(world.flush_records[0].totals, discarded_replays=1, entries=4)
-    world.flush_records[0] = msgspec.structs.replace(world.flush_records[0], totals=totals)
-    report = world.audit()
-    assert report.findings.examples == {}
-    assert report.findings.notes == ["1 discarded replays are taken from flush records, not verified"]
 
 
 def test_source_behind_the_end_could_not_tell_only_where_that_is_demanded() -> None:

@@ -358,7 +358,7 @@ class World:
                     min_offset=min((one.offset for one in here), default=None),
                     max_offset=max((one.offset for one in here), default=None),
                     timestamp_max_ms=max((one.timestamp_ms or 0 for one in here), default=None), idle_since_ms=None,
-                    records=len(here), entries=rows + dead, dead_letters=dead, discarded_replays=0,
+                    records=len(here), entries=rows + dead, dead_letters=dead,
                 )
             )  # fmt: skip
         totals = FlushTotals(
@@ -367,7 +367,6 @@ class World:
             entries_in_files=sum(line.entries - line.dead_letters for line in lines),
             dead_letters=sum(line.dead_letters for line in lines),
             dead_letter_records=sum(1 for name, _ in self.dead if name == batch),
-            discarded_replays=0,
             references=sum(1 for file in self.files if file.batch == batch),
             bytes=0,
         )
