@@ -73,7 +73,7 @@ impl Chunk {
         self.parts.len()
     }
 
-    /// What `log_partitioner.batch.chunk.Blocks` says of one part.
+    /// What `log_partitioner.batch.row_writer.Blocks` says of one part.
     #[allow(clippy::type_complexity)]
     fn blocks(&self, number: usize) -> (&str, u32, u32, usize, usize, i64, i64, Vec<Source>) {
         let Blocks { user, hour, exact_type, length, rows, earliest_us, latest_us, sources } = &self.parts[number];

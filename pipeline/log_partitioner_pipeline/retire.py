@@ -39,7 +39,7 @@ from log_partitioner_pipeline.whose import of_history
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
 
-    from log_partitioner.formats.adoption import Lineage
+    from log_partitioner.formats.flush_record import Lineage
     from log_partitioner_pipeline.config import JobSettings
     from log_partitioner_pipeline.objects import Address
     from log_partitioner_pipeline.table import Position, Table

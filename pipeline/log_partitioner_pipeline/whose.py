@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from log_partitioner.adapters.kafka_topics import KafkaTopics
 from log_partitioner.errors import CouldNotTellError
-from log_partitioner.formats.adoption import Lineage
+from log_partitioner.formats.flush_record import Lineage
 from log_partitioner.proof.audit.whose import Groups, has_reference, of_group
 from log_partitioner_pipeline.branches import commit, load_table
 from log_partitioner_pipeline.errors import TableError

@@ -24,9 +24,11 @@ from log_partitioner.errors import (
 )
 from log_partitioner.formats.flush_record import encode_flush_record
 from log_partitioner.formats.model import CommittedOffset, SourceRecord, TopicPartition
-from log_partitioner.formats.offset_metadata import BYTES_MAX, SourceTopics
+from log_partitioner.formats.offset_metadata import SourceTopics
 from log_partitioner.runtime.ports import Committer, Consumer, FlushRecords
 from tests.golden.example import FLUSH_RECORD
+
+METADATA_BYTES_MAX = 4095  # of a committed offset: brokers take one more, the NUL behind it (KAFKA_FACTS O9)
 
 
 class Kafka(Protocol):
@@ -392,10 +394,10 @@ class CommitterContract:
         committer.close()
 
     def test_leader_epoch_and_metadata_come_back(self, kafka: Kafka, reading: Reading) -> None:
-        """With offset 0, which is a committed offset, too; metadata up to what `offset_metadata` writes."""
+        """With offset 0, which is a committed offset, too; metadata up to what the broker takes."""
         first, _ = kafka.tps
         committer = kafka.committer("one")
-        for leader_epoch, metadata in [(None, ""), (0, '{"v":1}'), (3, "é" * 1000), (None, "x" * BYTES_MAX)]:
+        for leader_epoch, metadata in [(None, ""), (0, '{"v":1}'), (3, "é" * 1000), (None, "x" * METADATA_BYTES_MAX)]:
             committed = CommittedOffset(0, leader_epoch, metadata)
             committer.commit([], {first: committed}, reading.consumer.membership(), deadline=soon(kafka))
             assert {first: committed} == reading.consumer.committed([first], deadline=soon(kafka))
@@ -406,7 +408,7 @@ class CommitterContract:
         first, _ = kafka.tps
         committer = kafka.committer("one")
         message = Message(kafka.announcements, None, b"announced", [])
-        committed = CommittedOffset(7, metadata="x" * (BYTES_MAX + 1))
+        committed = CommittedOffset(7, metadata="x" * (METADATA_BYTES_MAX + 1))
         with pytest.raises(SourceError):
             committer.commit([message], {first: committed}, reading.consumer.membership(), deadline=soon(kafka))
         assert kafka.announced() == []

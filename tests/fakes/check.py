@@ -10,10 +10,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from log_partitioner.boundary import Message
-from log_partitioner.formats.adoption import decode_flushes
 from log_partitioner.formats.dead_letter import parse_headers
 from log_partitioner.formats.findings import Kind
-from log_partitioner.formats.flush_record import FlushRecord, decode_flush_record, merge_parts
+from log_partitioner.formats.flush_record import FlushRecord, decode_flush_record, decode_flushes, merge_parts
 from log_partitioner.formats.model import TopicPartition
 from log_partitioner.formats.reference import Reference, decode_references
 from log_partitioner.proof.accounting import Sums, judge_published, judge_range, judge_totals, tp_of

@@ -9,7 +9,7 @@ import msgspec
 from log_partitioner.control.deadline import Deadline
 from log_partitioner.control.flush_history import Flushed, FlushHistory, OurGroup
 from log_partitioner.errors import HistoryUnknownError
-from log_partitioner.formats.adoption import decode_flushes
+from log_partitioner.formats.flush_record import decode_flushes
 from log_partitioner.formats.model import TopicPartition
 from log_partitioner.formats.offset_metadata import SourceTopics
 from tests.fakes.broker import FakeBroker

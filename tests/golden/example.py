@@ -23,23 +23,25 @@ from log_partitioner.avro.binary import encode_long
 from log_partitioner.avro.infer import infer_entry
 from log_partitioner.avro.schema import META, row_schema
 from log_partitioner.avro.schema_types import Limits, RecordType
-from log_partitioner.batch.chunk import Blocks
 from log_partitioner.batch.pack_schema import merge_entries
 from log_partitioner.batch.reference_lines import LineWriter, Numbered
+from log_partitioner.batch.row_writer import Blocks
 from log_partitioner.formats import offset_metadata
-from log_partitioner.formats.adoption import AdoptedTopicPartition, Adoption, encode_adoption
 from log_partitioner.formats.dead_letter import StoredRecord, encode_stored_record
 from log_partitioner.formats.flush_record import (
+    AdoptedTopicPartition,
+    Adoption,
     BackfilledTopicPartition,
     BackfillRecord,
     BackfillTotals,
     FlushedTopicPartition,
     FlushRecord,
     FlushTotals,
+    encode_adoption,
     encode_backfill_record,
     encode_flush_record,
 )
-from log_partitioner.formats.model import PartitionKey, RootLink, TopicPartition
+from log_partitioner.formats.model import PartitionKey, TopicPartition
 from log_partitioner.formats.projection import project
 from log_partitioner.formats.reference import (
     Checksum,
@@ -225,7 +227,7 @@ BACKFILL_RECORD = BackfillRecord(
     ),
     totals=BackfillTotals(references=12, entries_in_files=41, dead_letters=1, dead_letter_records=1, bytes=20_480),
 )
-OFFSET_METADATA = offset_metadata.encode(TOPIC_IDS["app"], [RootLink("raw", 3, 17), RootLink("raw", 5, 4711, 1)]).text
+OFFSET_METADATA = offset_metadata.encode(TOPIC_IDS["app"])
 STORED_RECORD = StoredRecord(key=None, value=b'{"no": "user"}', headers=[("trace", b"\xff\0"), ("empty", None)])
 
 

@@ -19,9 +19,8 @@ from typing import Any, Self
 
 from confluent_kafka import KafkaException, Message
 
-from log_partitioner.formats.adoption import decode_flushes
 from log_partitioner.formats.dead_letter import Reason
-from log_partitioner.formats.flush_record import FlushRecord, merge_parts
+from log_partitioner.formats.flush_record import FlushRecord, decode_flushes, merge_parts
 from log_partitioner.formats.reference import Reference, decode_references
 from tests import canaries
 from tests.stack.kafka_helper import KafkaHelper

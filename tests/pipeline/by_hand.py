@@ -14,13 +14,15 @@ from typing import Any, Literal
 import msgspec
 from confluent_kafka import Message
 
-from log_partitioner.formats.adoption import AdoptedTopicPartition, Adoption, encode_adoption
 from log_partitioner.formats.dead_letter import DeadLetter, Reason, headers_of
 from log_partitioner.formats.flush_record import (
+    AdoptedTopicPartition,
+    Adoption,
     FlushedTopicPartition,
     FlushRecord,
     FlushTotals,
     decode_flush_record,
+    encode_adoption,
     encode_flush_record,
     split_parts,
 )

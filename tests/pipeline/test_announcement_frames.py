@@ -13,12 +13,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from log_partitioner.formats.adoption import Lineage, encode_adoption
 from log_partitioner.formats.findings import Kind
 from log_partitioner.formats.flush_record import (
     FlushedTopicPartition,
     FlushRecord,
     FlushTotals,
+    Lineage,
+    encode_adoption,
     encode_flush_record,
     split_parts,
 )

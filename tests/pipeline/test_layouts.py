@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import pytest
 from structlog.testing import capture_logs
 
-from log_partitioner.formats.adoption import Lineage
 from log_partitioner.formats.findings import Kind
+from log_partitioner.formats.flush_record import Lineage
 from log_partitioner.formats.model import TopicPartition
 from log_partitioner.proof.accounting import ExitCode
 from log_partitioner.proof.oracle.equal import canonical

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from log_partitioner.batch.fitting import message_bytes
+from log_partitioner.batch.messages import message_bytes
 from log_partitioner.boundary import Message
 from log_partitioner.formats.dead_letter import decode_stored_record, parse_headers
 from log_partitioner.formats.flush_record import decode_flush_record, merge_parts

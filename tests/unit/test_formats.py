@@ -11,9 +11,10 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from log_partitioner.batch.messages import ADOPTION_TYPE, BACKFILL_TYPE, FLUSH_TYPE, REFERENCES_TYPE
-from log_partitioner.formats.adoption import AdoptedTopicPartition, Adoption
 from log_partitioner.formats.dead_letter import Reason, StoredRecord, decode_stored_record
 from log_partitioner.formats.flush_record import (
+    AdoptedTopicPartition,
+    Adoption,
     BackfilledTopicPartition,
     BackfillRecord,
     BackfillTotals,

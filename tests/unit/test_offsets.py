@@ -103,7 +103,7 @@ def test_committed_drops_the_leader_epoch_of_a_partition_that_is_named() -> None
     """Its log was rewritten; of the others the epoch is kept, and without one nothing changes."""
     rig = Rig()
     flushed(rig)
-    text = encode(rig.broker.topic_ids["source"]).text
+    text = encode(rig.broker.topic_ids["source"])
     rig.broker.alter({P0: CommittedOffset(4, 7, text), P1: CommittedOffset(4, 7, text)})
     assert [one.after for one in to(rig, "committed")] == [None, None]
     carry_out(rig, to(rig, "committed", 1))
@@ -137,7 +137,7 @@ def test_start_position_that_nothing_was_flushed_behind_tells_what_is_skipped() 
     rig = Rig()
     rig.fill(P0, 9)
     assert costs(to(rig, 5, 0)) == [(0, 5)]
-    rig.broker.alter({P0: CommittedOffset(3, metadata=encode(rig.broker.topic_ids["source"]).text)})
+    rig.broker.alter({P0: CommittedOffset(3, metadata=encode(rig.broker.topic_ids["source"]))})
     assert costs(to(rig, 5, 0)) == [(0, 2)]
     assert costs(to(rig, 1, 0)) == [(0, 0)]
 
@@ -233,7 +233,7 @@ def test_flushed_leaves_offsets_of_another_topic_and_of_a_log_that_has_none() ->
     """What flush records name are offsets of that one, too, if brokers tell no ids."""
     rig = Rig()
     flushed(rig)
-    rig.broker.alter({P0: CommittedOffset(1, None, encode("of another").text)})
+    rig.broker.alter({P0: CommittedOffset(1, None, encode("of another"))})
     rig.broker.logs[P1].first_offset = 9
     first, second = to(rig, "flushed")
     assert (first.is_met, "another topic" in first.note) == (False, True)
@@ -290,7 +290,7 @@ def test_show_says_in_words_what_is_committed_and_flushed() -> None:
     assert second == "source-1: committed 3 (by somebody else), flushed up to 4, log 0 to 4, lag 1"
     assert third == "source-2: committed nothing, no flush record, log 0 to 0"
     assert last == "3 TopicPartitions, lag 8, 1 without a committed offset"
-    rig.broker.alter({P0: CommittedOffset(1, 7, encode("x").text)})
+    rig.broker.alter({P0: CommittedOffset(1, 7, encode("x"))})
     assert "committed 1 (of another topic of this name, x, leader epoch 7)" in next(survey(rig).show())
 
 
@@ -448,7 +448,7 @@ def test_adoption_of_a_group_that_never_was_is_refused() -> None:
 def test_adoption_of_offsets_of_somebody_else_or_of_another_topic_is_refused() -> None:
     """Nobody knows what they stand for."""
     rig = Rig()
-    rig.broker.alter({P0: CommittedOffset(0), P1: CommittedOffset(0, None, encode("other").text)})
+    rig.broker.alter({P0: CommittedOffset(0), P1: CommittedOffset(0, None, encode("other"))})
     with pytest.raises(StartPositionError, match=r"somebody else has committed 0.*is of another topic") as caught:
         adoption(rig)
     assert "Nothing is changed" in str(caught.value)

@@ -42,7 +42,7 @@ from log_partitioner_pipeline.whose import choose_group, require_group
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from log_partitioner.formats.adoption import Lineage
+    from log_partitioner.formats.flush_record import Lineage
     from log_partitioner_pipeline.audit.result import Window
     from log_partitioner_pipeline.config import AuditSettings, JobSettings
     from log_partitioner_pipeline.table import Position

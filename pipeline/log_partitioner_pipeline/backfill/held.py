@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from log_partitioner.config.s3_settings import S3Settings
-    from log_partitioner.formats.adoption import Lineage
+    from log_partitioner.formats.flush_record import Lineage
     from log_partitioner.formats.reference import Reference
     from log_partitioner_pipeline.config import JobSettings
     from log_partitioner_pipeline.retired import RetiredSnapshot

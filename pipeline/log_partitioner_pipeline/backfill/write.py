@@ -26,7 +26,6 @@ from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from log_partitioner.avro.schema import RowSchema
-from log_partitioner.batch.fitting import split_letter, stored_apart, stored_object
 from log_partitioner.batch.messages import (
     Sender,
     Uploaded,
@@ -36,6 +35,9 @@ from log_partitioner.batch.messages import (
     object_metadata,
     reference_messages,
     rows_in,
+    split_letter,
+    stored_apart,
+    stored_object,
 )
 from log_partitioner.batch.rows import Rows
 from log_partitioner.batch.seal import SealedObject, seal
@@ -43,7 +45,7 @@ from log_partitioner.config.rules import is_fast, seal_rules, sender
 from log_partitioner.formats.dead_letter import DeadLetter, Reason
 from log_partitioner.formats.model import PartitionKey
 from log_partitioner.formats.object_key import schema_key
-from log_partitioner.partitioning.chain import root_of
+from log_partitioner.partitioning.locate import root_of
 from log_partitioner.partitioning.partitioner import Placement
 from log_partitioner_pipeline.backfill.memory_spool import MemorySpool
 from log_partitioner_pipeline.backfill.outbox import OutboxMessage, encode_part, part_key

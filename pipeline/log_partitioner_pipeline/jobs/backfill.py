@@ -17,7 +17,7 @@ import structlog
 from pyspark.sql import functions as F
 
 from log_partitioner.adapters.kafka_topics import KafkaTopics
-from log_partitioner.formats.adoption import Lineage
+from log_partitioner.formats.flush_record import Lineage
 from log_partitioner_pipeline.backfill.held import (
     by_record,
     held_by_dead_letters,

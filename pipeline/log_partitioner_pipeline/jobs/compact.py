@@ -16,7 +16,7 @@ from zoneinfo import ZoneInfo
 
 import structlog
 
-from log_partitioner.formats.adoption import Lineage
+from log_partitioner.formats.flush_record import Lineage
 from log_partitioner_pipeline.audit.verdicts import read_passed
 from log_partitioner_pipeline.errors import PipelineError
 from log_partitioner_pipeline.jobs import sentences

@@ -16,7 +16,7 @@ from log_partitioner.adapters.kafka_topics import KafkaTopics, UnansweredError
 from log_partitioner.control.deadline import Deadline
 from log_partitioner.control.flush_history import Flushed, FlushHistory, Foreign, OurGroup, at_ms
 from log_partitioner.errors import HistoryUnknownError, TopicMissingError
-from log_partitioner.formats.adoption import decode_flushes
+from log_partitioner.formats.flush_record import decode_flushes
 from log_partitioner.formats.model import SourceRecord, TopicPartition
 from log_partitioner.formats.offset_metadata import SourceTopics
 from log_partitioner.patience import Patience

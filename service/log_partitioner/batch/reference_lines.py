@@ -15,8 +15,8 @@ import msgspec
 
 from log_partitioner import native
 from log_partitioner.avro.schema_types import RecordType
-from log_partitioner.batch.chunk import Blocks, Chunk
 from log_partitioner.batch.pack_schema import MergedFields
+from log_partitioner.batch.row_writer import Blocks, Chunk
 from log_partitioner.formats.model import TopicPartition
 from log_partitioner.formats.reference import CoveredRange
 

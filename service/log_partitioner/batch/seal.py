@@ -22,11 +22,19 @@ from log_partitioner.avro.container import SYNC_BYTES, Codec
 from log_partitioner.avro.entry_types import SchemaBounds
 from log_partitioner.avro.schema import RowSchema, row_schema
 from log_partitioner.avro.schema_types import RecordType
-from log_partitioner.batch.chunk import Blocks, Chunk, Unwritten, joined
 from log_partitioner.batch.pack_plan import Hour, LayoutRules, Part, Plan, plan_objects
 from log_partitioner.batch.pack_schema import MergedFields
 from log_partitioner.batch.reference_lines import CompiledLines, LineGroup, LineWriter, Numbered, Spans
-from log_partitioner.batch.row_writer import CompiledWriter, PythonWriter, RowWriter, WriteRules
+from log_partitioner.batch.row_writer import (
+    Blocks,
+    Chunk,
+    CompiledWriter,
+    PythonWriter,
+    RowWriter,
+    Unwritten,
+    WriteRules,
+    joined,
+)
 from log_partitioner.batch.rows import Rows
 from log_partitioner.boundary import BatchSpool, ObjectFile, SealedFile
 from log_partitioner.formats.model import PartitionKey, TopicPartition

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Literal, NamedTuple
 
-from log_partitioner.formats.adoption import Adoption, Lineage
-from log_partitioner.formats.flush_record import FlushRecord
+from log_partitioner.formats.flush_record import Adoption, FlushRecord, Lineage
 from log_partitioner.formats.model import TopicPartition
 from log_partitioner.formats.offset_metadata import SourceTopics
 

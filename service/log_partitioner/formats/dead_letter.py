@@ -1,7 +1,7 @@
 """The dead letter: a source record, untouched, and the reason why some of its entries are in no file (DESIGN 3.7).
 
 Owns the reason codes and the headers; `headers_of` and `parse_headers` are a pair. One dead letter per record and
-reason, or several with some of its indexes each (`log_partitioner.batch.fitting`).
+reason, or several with some of its indexes each (`log_partitioner.batch.messages`).
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from log_partitioner.errors import StartPositionError
-from log_partitioner.formats.adoption import AdoptedTopicPartition, Adoption
+from log_partitioner.formats.flush_record import AdoptedTopicPartition, Adoption
 from log_partitioner.formats.model import CommittedOffset, TopicPartition
 from log_partitioner.offsets.survey import Survey
 from log_partitioner.runtime.position_words import LISTED_MAX, describe_foreign, listed

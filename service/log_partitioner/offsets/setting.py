@@ -97,9 +97,7 @@ def _after(survey: Survey, standing: Standing, offset: int, *, keeps_epoch: bool
     else:
         set_ms = None if offset == standing.flushed else survey.now_ms()
     epoch = before.leader_epoch if before is not None and is_same and keeps_epoch else None
-    roots = told.roots if stays else ()
-    text = offset_metadata.encode(survey.topic_id, roots, set_ms=set_ms)
-    return CommittedOffset(offset, epoch, text.text)
+    return CommittedOffset(offset, epoch, offset_metadata.encode(survey.topic_id, set_ms=set_ms))
 
 
 def _cost(survey: Survey, standing: Standing, offset: int) -> tuple[int, int]:

@@ -1,20 +1,24 @@
-r"""Finds the user, event time and id of an entry by paths, compiled once (DESIGN 3.1).
+r"""Finds the user, event time and id of an entry by paths, compiled once (DESIGN 3.1), and the root of a record.
 
 a.b            key `b` in the object under key `a` of the entry; `\.` is a dot inside a key
 envelope:a.b   the same in the envelope
 key            the record key as text;    key:a.b   the record key read as a JSON object
 header:name    the last header of that name, as text
+
+The root is the first link of the source topic chain (DESIGN 3.8). Its header holds a JSON list of [topic, partition,
+offset], the first link first; a link may have an output index as its fourth part. If a record has several such headers,
+the last one counts.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
-from log_partitioner.formats.model import SourceRecord
+from log_partitioner.formats.model import RootLink, SourceRecord
 
 Whole = Callable[[], SourceRecord]
 """Makes the record of an entry, for paths that need it."""
@@ -99,3 +103,38 @@ def _json_object(value: bytes | None) -> Any:
         return msgspec.json.decode(value)
     except (msgspec.MsgspecError, UnicodeError, ValueError, RecursionError):
         return None
+
+
+TOPIC_CHARS_MAX = 249
+
+_Int32 = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
+
+
+class _Link(msgspec.Struct, array_like=True):
+    """A link that a row can hold: Kafka's bounds, which are those of Avro's int and long. Further parts are ignored."""
+
+    topic: Annotated[str, msgspec.Meta(max_length=TOPIC_CHARS_MAX)]
+    partition: _Int32
+    offset: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+    index: _Int32 | None = None
+
+
+_chain_decoder = msgspec.json.Decoder(list[msgspec.Raw])
+_link_decoder = msgspec.json.Decoder(_Link)
+
+
+def root_of(record: SourceRecord, header: str) -> RootLink | None:
+    """Return the first link of a record's chain; None if there is no chain, or it cannot be read."""
+    for name, value in reversed(record.headers):
+        if name == header:
+            return _first_link(value)
+    return None
+
+
+def _first_link(value: bytes | None) -> RootLink | None:
+    try:
+        links = _chain_decoder.decode(value or b"[]")
+        link = _link_decoder.decode(links[0]) if links else None
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return None
+    return RootLink(link.topic, link.partition, link.offset, link.index) if link else None

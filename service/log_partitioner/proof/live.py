@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 from log_partitioner.boundary import FlushFindings
 from log_partitioner.control.deadline import Deadline
 from log_partitioner.errors import CouldNotTellError, ReadBackError, StoreRefusedError
-from log_partitioner.formats.adoption import Lineage
 from log_partitioner.formats.findings import Kind
+from log_partitioner.formats.flush_record import Lineage
 from log_partitioner.formats.model import OffsetRanges, SourceRecord, TopicPartition
 from log_partitioner.privacy import veiled
 from log_partitioner.proof.accounting import tp_of

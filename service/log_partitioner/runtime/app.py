@@ -46,7 +46,7 @@ from log_partitioner.formats.log_events import WorkerLeft, WorkerStarted, Worker
 from log_partitioner.formats.object_key import key_safe
 from log_partitioner.input.json_text import JsonDecoder
 from log_partitioner.outside import asks_of_kafka, asks_of_store, misfit_of
-from log_partitioner.partitioning.chain import root_of
+from log_partitioner.partitioning.locate import root_of
 from log_partitioner.partitioning.partitioner import Partitioner
 from log_partitioner.patience import LEAVE_S_MAX, Patience, end_process_after
 from log_partitioner.proof.live import LiveJudge

@@ -15,8 +15,8 @@ import structlog
 from log_partitioner.avro.schema import RowSchema
 from log_partitioner.avro.schema_types import Scalar
 from log_partitioner.batch.batch import ClosedBatch
-from log_partitioner.batch.fitting import Apart, split_letter, stored_apart, stored_object
 from log_partitioner.batch.messages import (
+    Apart,
     Sender,
     Uploaded,
     check_references,
@@ -28,6 +28,9 @@ from log_partitioner.batch.messages import (
     object_metadata,
     reference_messages,
     rows_in,
+    split_letter,
+    stored_apart,
+    stored_object,
 )
 from log_partitioner.batch.pack_plan import FEW_PARTS
 from log_partitioner.batch.seal import SealedObject, seal

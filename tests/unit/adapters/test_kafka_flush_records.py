@@ -17,8 +17,7 @@ from log_partitioner.boundary import FIRST_OFFSET
 from log_partitioner.control.deadline import Deadline
 from log_partitioner.control.flush_history import OurGroup
 from log_partitioner.errors import HistoryUnknownError, LeavingError
-from log_partitioner.formats.adoption import AdoptedTopicPartition, encode_adoption
-from log_partitioner.formats.flush_record import encode_flush_record
+from log_partitioner.formats.flush_record import AdoptedTopicPartition, encode_adoption, encode_flush_record
 from log_partitioner.formats.model import TopicPartition
 from log_partitioner.formats.offset_metadata import SourceTopics
 from log_partitioner.patience import Patience

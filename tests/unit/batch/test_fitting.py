@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from log_partitioner.batch.fitting import (
+from log_partitioner.batch.messages import (
     BATCH_BYTES,
     HEADER_BYTES,
     OUR_HEADERS_BYTES,
     Apart,
+    Sender,
+    dead_letter_message,
     message_bytes,
     split_letter,
     stored_apart,
     stored_object,
 )
-from log_partitioner.batch.messages import Sender, dead_letter_message
 from log_partitioner.boundary import Message
 from log_partitioner.formats.dead_letter import DeadLetter, Reason, decode_stored_record, parse_headers
 from log_partitioner.formats.model import SourceRecord, TopicPartition

@@ -9,7 +9,6 @@ import pytest
 
 from log_partitioner.avro.entry_types import EntryTypes
 from log_partitioner.batch.batch import Batch, Opening
-from log_partitioner.batch.fitting import message_bytes
 from log_partitioner.batch.messages import (
     FLUSH_TYPE,
     REFERENCES_TYPE,
@@ -21,6 +20,7 @@ from log_partitioner.batch.messages import (
     flush_messages,
     flush_record_of,
     key_of,
+    message_bytes,
     object_metadata,
     reference_messages,
     rows_in,

@@ -7,9 +7,9 @@ import msgspec
 
 from log_partitioner.avro.schema import META
 from log_partitioner.avro.schema_types import RecordType, Scalar
-from log_partitioner.batch.chunk import Blocks
 from log_partitioner.batch.pack_schema import merge_entries
 from log_partitioner.batch.reference_lines import LineGroup, LineWriter, Numbered
+from log_partitioner.batch.row_writer import Blocks
 from log_partitioner.formats.model import TopicPartition
 from log_partitioner.formats.reference import (
     Checksum,

@@ -13,8 +13,7 @@ from log_partitioner import native
 from log_partitioner.avro.row_meta import NO_TIMESTAMP_MS, TIMESTAMP_MS_MAX
 from log_partitioner.avro.schema_types import RecordType, Scalar
 from log_partitioner.batch import rows as module
-from log_partitioner.batch.rows import Rows
-from log_partitioner.batch.texts import TEXT_BYTES, PythonTexts
+from log_partitioner.batch.rows import TEXT_BYTES, PythonTexts, Rows
 from log_partitioner.boundary import Piece, SealedFile
 from log_partitioner.errors import SpoolError
 from log_partitioner.formats.model import PartitionKey, RootLink, SourceRecord, TopicPartition

@@ -7,8 +7,7 @@ from itertools import permutations
 import msgspec
 
 from log_partitioner.control.flush_history import SKEW_MS, FlushHistory, Foreign, OurGroup
-from log_partitioner.formats.adoption import Adoption
-from log_partitioner.formats.flush_record import FlushRecord
+from log_partitioner.formats.flush_record import Adoption, FlushRecord
 from log_partitioner.formats.model import TopicPartition
 from log_partitioner.formats.offset_metadata import SourceTopics
 from tests.golden.example import ADOPTION, FLUSH_RECORD

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from log_partitioner.formats.adoption import (
+from log_partitioner.formats.flush_record import (
     ADOPTED_AT_ONCE,
     AdoptedTopicPartition,
     Adoption,

@@ -3,7 +3,7 @@
 import pytest
 
 from log_partitioner.formats.model import RootLink, SourceRecord, TopicPartition
-from log_partitioner.partitioning.chain import root_of
+from log_partitioner.partitioning.locate import root_of
 
 HEADER = "source-topic-chain"
 

@@ -9,8 +9,7 @@ import pytest
 
 from log_partitioner.config.settings import KafkaSettings
 from log_partitioner.errors import CouldNotTellError
-from log_partitioner.formats.adoption import AdoptedTopicPartition, Adoption, encode_adoption
-from log_partitioner.formats.flush_record import encode_flush_record
+from log_partitioner.formats.flush_record import AdoptedTopicPartition, Adoption, encode_adoption, encode_flush_record
 from log_partitioner.formats.model import SourceRecord, TopicPartition
 from log_partitioner.formats.reference import Reference
 from log_partitioner.proof.audit.whose import Groups

@@ -12,10 +12,10 @@ import pytest
 from log_partitioner import native
 from log_partitioner.batch import pack_plan, seal
 from log_partitioner.batch.batch import ClosedBatch
-from log_partitioner.batch.chunk import Blocks, Chunk, Unwritten
 from log_partitioner.batch.messages import reference_messages
 from log_partitioner.batch.pack_plan import Part
 from log_partitioner.batch.reference_lines import CompiledLines, LineGroup, LineWriter
+from log_partitioner.batch.row_writer import Blocks, Chunk, Unwritten
 from log_partitioner.batch.rows import Rows
 from log_partitioner.batch.seal import Sealing
 from log_partitioner.boundary import Membership

@@ -8,8 +8,7 @@ import pytest
 from log_partitioner.boundary import Message
 from log_partitioner.control.flush_history import OurGroup
 from log_partitioner.errors import HistoryUnknownError, StartPositionError
-from log_partitioner.formats.adoption import AdoptedTopicPartition, Adoption, encode_adoption
-from log_partitioner.formats.flush_record import encode_flush_record
+from log_partitioner.formats.flush_record import AdoptedTopicPartition, Adoption, encode_adoption, encode_flush_record
 from log_partitioner.formats.model import CommittedOffset
 from log_partitioner.formats.offset_metadata import encode
 from log_partitioner.runtime.positions import LOOKS
@@ -284,7 +283,7 @@ def test_offset_ahead_that_a_person_has_set_or_a_worker_has_committed_is_gone_on
     rig = Rig()
     flushed(rig)
     rig.fill(P0, 5)
-    rig.broker.alter({P0: CommittedOffset(7, metadata=encode(rig.broker.topic_ids["source"]).text)})
+    rig.broker.alter({P0: CommittedOffset(7, metadata=encode(rig.broker.topic_ids["source"]))})
     rig.worker("b")
     rig.turn_until(lambda: rig.committed()[P0] == 9)
 

@@ -11,10 +11,17 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from log_partitioner.formats.adoption import Adoption, Lineage, decode_flushes
 from log_partitioner.formats.dead_letter import HEADER_REASON, DeadLetterHeaders, parse_headers
 from log_partitioner.formats.findings import Kind
-from log_partitioner.formats.flush_record import BackfillRecord, FlushRecord, decode_backfill_record, merge_parts
+from log_partitioner.formats.flush_record import (
+    Adoption,
+    BackfillRecord,
+    FlushRecord,
+    Lineage,
+    decode_backfill_record,
+    decode_flushes,
+    merge_parts,
+)
 from log_partitioner.formats.model import Headers, OffsetRanges, SourceRecord, TopicPartition
 from log_partitioner.formats.reference import Reference, decode_references
 from log_partitioner.proof.accounting import Sums, tp_of

@@ -14,8 +14,8 @@ from hashlib import sha256
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from log_partitioner.formats.adoption import Lineage
 from log_partitioner.formats.findings import Kind
+from log_partitioner.formats.flush_record import Lineage
 from log_partitioner.proof.audit.announced import Announced, AnnouncedBatch, Told, newest_runs
 from log_partitioner.proof.audit.context import Context
 from log_partitioner.proof.audit.findings import Findings

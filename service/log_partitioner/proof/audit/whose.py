@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 
 from log_partitioner.errors import CouldNotTellError
-from log_partitioner.formats.adoption import Adoption, Lineage, decode_adoption, heads
+from log_partitioner.formats.flush_record import Adoption, Lineage, decode_adoption, heads
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

@@ -10,9 +10,9 @@ import pytest
 
 from log_partitioner.config.settings import KafkaSettings
 from log_partitioner.errors import CouldNotTellError
-from log_partitioner.formats.adoption import AdoptedTopicPartition, Adoption
 from log_partitioner.formats.dead_letter import HEADER_GROUP, DeadLetter, Reason
 from log_partitioner.formats.findings import Kind
+from log_partitioner.formats.flush_record import AdoptedTopicPartition, Adoption
 from log_partitioner.formats.model import SourceRecord, TopicPartition
 from log_partitioner.proof.accounting import ExitCode
 from log_partitioner.proof.audit.whose import Groups

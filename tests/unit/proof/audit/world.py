@@ -27,13 +27,14 @@ from log_partitioner.avro.schema_types import RecordType
 from log_partitioner.batch.pack_schema import merge_entries, projection_of
 from log_partitioner.config.s3_settings import S3Settings
 from log_partitioner.config.settings import KafkaSettings, SchemaSettings, Settings
-from log_partitioner.formats.adoption import Adoption, encode_adoption
 from log_partitioner.formats.dead_letter import DeadLetter, Reason, headers_of
 from log_partitioner.formats.flush_record import (
+    Adoption,
     BackfillRecord,
     FlushedTopicPartition,
     FlushRecord,
     FlushTotals,
+    encode_adoption,
     encode_backfill_record,
     encode_flush_record,
 )
