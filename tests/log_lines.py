@@ -11,10 +11,9 @@ from typing import Any
 
 from log_partitioner.formats import log_events
 from log_partitioner.formats.log_events import LogEvent, LogLine, read_line, tell
-from log_partitioner.proof.verify.command import judge
+from log_partitioner.proof.verify.command import LogFiles, judge
 from log_partitioner.proof.verify.history import Judgement
-from log_partitioner.proof.verify.lines import LogFiles
-from log_partitioner.proof.verify.rules import TimeWindow
+from log_partitioner.proof.verify.values import TimeWindow
 
 
 def line_of(

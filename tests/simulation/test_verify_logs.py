@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import structlog
 
-from log_partitioner.proof.verify.rules import LogRule
+from log_partitioner.proof.verify.values import LogRule
 from tests.log_lines import judged
 from tests.mutants.mutant import WILD
 from tests.mutants.registry import MUTANTS

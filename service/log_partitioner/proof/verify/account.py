@@ -16,8 +16,7 @@ from log_partitioner.formats.log_events import LogEvent
 from log_partitioner.privacy import printable
 from log_partitioner.proof.accounting import ExitCode
 from log_partitioner.proof.verify.history import Judgement
-from log_partitioner.proof.verify.rules import MEANINGS, BootName, LinePlace, ToldLine, Violation
-from log_partitioner.proof.verify.tenures import Tenure, text_of
+from log_partitioner.proof.verify.values import MEANINGS, BootName, LinePlace, Tenure, ToldLine, Violation, text_of
 
 OWN_MAX = 20  # lines of the worker that are shown, the last ones before the violation
 OTHERS_MAX = 20  # lines of others about the same offsets
@@ -73,12 +72,8 @@ def _spans(event: LogEvent) -> dict[str, tuple[int, int] | None] | None:
     match event:
         case events.Positioned(starts=starts):
             return {tp: (start.offset, start.offset) for tp, start in starts.items()}
-        case (
-            events.PartitionsAssigned(topic_partitions=tps)
-            | events.PartitionsRevoked(topic_partitions=tps)
-            | events.PartitionsLost(topic_partitions=tps)
-        ):
-            return dict.fromkeys(tps)
+        case events.PartitionsAssigned() | events.PartitionsRevoked() | events.PartitionsLost():
+            return dict.fromkeys(event.topic_partitions)
         case events.FlushStarted(offsets=spans):
             return dict(spans)
         case events.BatchCommitted(offsets=covered):

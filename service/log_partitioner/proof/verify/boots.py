@@ -10,9 +10,19 @@ from collections.abc import Mapping
 
 from log_partitioner.formats import log_events as events
 from log_partitioner.formats.log_events import LogEvent, Start
-from log_partitioner.proof.verify.holes import Holes
-from log_partitioner.proof.verify.rules import BootName, LinePlace, LogRule, ToldLine, Violation
-from log_partitioner.proof.verify.tenures import COMMITTED, Flush, Landing, Spans, Tenure, text_of
+from log_partitioner.proof.verify.values import (
+    COMMITTED,
+    BootName,
+    Flush,
+    Landing,
+    LinePlace,
+    LogRule,
+    Spans,
+    Tenure,
+    ToldLine,
+    Violation,
+    text_of,
+)
 
 _TOLD_AT_ALL = frozenset({"debug", "info"})
 
@@ -39,7 +49,8 @@ class Boot:
         self._flush: Flush | None = None
         self._discarded: set[str] = set()
         self._read: dict[str, set[int]] = {}
-        self._holes = Holes()
+        self._holes: dict[str, set[tuple[int, int]]] = {}  # that were jumped; each is logged before its flush
+        self._untold: set[str] = set()  # TopicPartitions of which a line names only the first of many holes
 
     def hear(self, line: ToldLine) -> None:
         """Take the next line."""
@@ -184,7 +195,9 @@ class Boot:
     def _jumped(self, event: events.OffsetGaps) -> None:
         """Rule 1: the worker skips no record that is known to exist, because a discarded batch had it."""
         tp = f"{event.topic}-{event.partition}"
-        self._holes.jump(tp, event.first, are_all=event.gaps == len(event.first))
+        self._holes.setdefault(tp, set()).update((begin, end) for begin, end in event.first)
+        if event.gaps != len(event.first):
+            self._untold.add(tp)
         for begin, end in event.first:
             known = [offset for offset in self._read.get(tp, ()) if begin <= offset < end]
             if known:
@@ -225,8 +238,15 @@ class Boot:
             if flush is None:
                 self._require_position(tp, first, "a commit")
             self._cover(tp, first, end)
-        for wrong in self._holes.judge(event, are_all=flush is not None and not self._is_blind):
-            self._flaw(LogRule.CONTIGUOUS, *wrong)
+        if flush is not None and not self._is_blind:
+            self._require_records(event)
+        for tp, covered in event.offsets.items():
+            last, end = covered["max_offset"], covered["next_offset"]
+            if last is None or last + 1 != end:
+                text = f"a commit of {tp} ends at {end}, and the last record that it covers is {last}"
+                self._flaw(LogRule.CONTIGUOUS, text, tp, (end if last is None else last, end))
+            self._holes[tp] = {one for one in self._holes.get(tp, ()) if one[1] > end}
+            self._untold.discard(tp)
         self._is_flush_blind = False
 
     def _compare(self, event: events.BatchCommitted, flush: Flush, spans: Spans) -> None:
@@ -294,6 +314,26 @@ class Boot:
         if at != first:
             text = f"{what} of {tp} begins at {first}, and this process was at {at}"
             self._flaw(LogRule.CONTIGUOUS, text, tp, (min(first, at), max(first, at)))
+
+    def _require_records(self, event: events.BatchCommitted) -> None:
+        """Rule 3: the records of a commit are its offsets without the holes that were told."""
+        counted = 0
+        for tp, covered in event.offsets.items():
+            first, end, said = covered["first_offset"], covered["next_offset"], covered["min_offset"]
+            lowest = reached = first
+            for begin, after in sorted(self._holes.get(tp, ())):
+                start, stop = max(begin, reached), min(after, end)
+                if start < stop:
+                    counted -= stop - start
+                    lowest = stop if start == lowest else lowest
+                    reached = stop
+            counted += end - first
+            if said is not None and said != lowest and tp not in self._untold:
+                text = f"the first record of a commit of {tp} is said to be {said}, by its holes it is {lowest}"
+                self._flaw(LogRule.CONTIGUOUS, text, tp, (min(said, lowest), max(said, lowest)))
+        if counted != event.records and self._untold.isdisjoint(event.offsets):
+            text = f"batch {event.batch_id} is committed with {event.records} records, its offsets are {counted}"
+            self._flaw(LogRule.CONTIGUOUS, text)
 
     def _require_member(self, event: events.BatchCommitted) -> None:
         """Rule 9: without generation or member id a broker takes a commit from anybody."""

@@ -14,8 +14,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from log_partitioner.proof.verify.boots import Boot
-from log_partitioner.proof.verify.rules import LogRule, Violation
-from log_partitioner.proof.verify.tenures import COMMITTED, Flush, Landing, Stretch, Tenure
+from log_partitioner.proof.verify.values import COMMITTED, Flush, Landing, LogRule, Stretch, Tenure, Violation
 
 
 class _Span(NamedTuple):

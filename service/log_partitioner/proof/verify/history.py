@@ -13,8 +13,7 @@ from typing import NamedTuple
 
 from log_partitioner.proof.verify.boots import Boot
 from log_partitioner.proof.verify.chains import chains_of, torn
-from log_partitioner.proof.verify.rules import BootName, LogRule, TimeWindow, ToldLine, Violation
-from log_partitioner.proof.verify.tenures import Tenure
+from log_partitioner.proof.verify.values import BootName, LogRule, Tenure, TimeWindow, ToldLine, Violation
 
 PENDING_MAX = 50_000
 DOUBTS_MAX = 50

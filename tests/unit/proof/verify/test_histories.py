@@ -50,8 +50,10 @@ def assignments_in(logs: Logs) -> Iterator[tuple[list[Fields], int]]:
 
 
 def drop_a_commit(logs: Logs, random: Random) -> None:
-    """A flush is in no line."""
+    """A flush is in no line; none of the same offsets, whose process was killed in it, can take its place."""
     lines, at = random.choice(list(commits_in(logs)))
+    flushed = [fields["offsets"] for each in logs for fields in each if fields["event"] == "flush_started"]
+    assume(flushed.count(lines[at]["offsets"]) == 1)
     del lines[at : at + 3]
 
 

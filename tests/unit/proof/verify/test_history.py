@@ -11,8 +11,8 @@ import pytest
 
 from log_partitioner.formats import log_events as events
 from log_partitioner.proof.verify import history
-from log_partitioner.proof.verify.lines import LogFiles
-from log_partitioner.proof.verify.rules import LogRule, TimeWindow
+from log_partitioner.proof.verify.command import LogFiles
+from log_partitioner.proof.verify.values import LogRule, TimeWindow
 from tests.log_lines import judged
 from tests.unit.proof.verify.pods import MINUTE_MS, P0, P1, Pod, lines_of, renumbered
 

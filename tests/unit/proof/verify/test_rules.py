@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from log_partitioner.formats import log_events as events
-from log_partitioner.proof.verify.rules import LogRule
+from log_partitioner.proof.verify.values import LogRule
 from tests.log_lines import judged
 from tests.unit.proof.verify.pods import P0, P1, Pod, lines_of
 
