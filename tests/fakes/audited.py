@@ -7,8 +7,8 @@ from typing import Any
 
 from log_partitioner.formats.model import SourceRecord, TopicPartition
 from log_partitioner.proof.audit.audit import Audit, Options
+from log_partitioner.proof.audit.context import Address, FetchedObject
 from log_partitioner.proof.audit.report import Report
-from log_partitioner.proof.audit.store import Address, FetchedObject
 from log_partitioner.runtime.positions import StartAt
 from tests.fakes.broker import FakeBroker
 from tests.fakes.worker import settings_of
@@ -53,7 +53,7 @@ class BrokerTopics:
 
 
 class BucketStore:
-    """Fulfils `log_partitioner.proof.audit.store.Store` over a fake bucket."""
+    """Reads objects, as the audit does, from a fake bucket."""
 
     def __init__(self, objects: Mapping[str, bytes]) -> None:
         self._objects = objects
@@ -68,4 +68,4 @@ def audit_of(broker: FakeBroker, objects: Mapping[str, bytes], start_at: StartAt
     """Audit what is there, by the settings of the fakes and some others."""
     settings = settings_of(start_at)
     settings = settings.model_copy(update={"kafka": settings.kafka.model_copy(update=kafka)})
-    return Audit(settings, Options(threads=1), BrokerTopics(broker), BucketStore(objects)).run()
+    return Audit(settings, Options(threads=1), BrokerTopics(broker), BucketStore(objects).get).run()

@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.cimpl import NewTopic
 
-from log_partitioner.proof.audit.findings import Kind
+from log_partitioner.formats.findings import Kind
 from log_partitioner_pipeline.backfill.ranges import Wanted
 from log_partitioner_pipeline.jobs.backfill import Backfill
 from tests.integration.flow import some_records

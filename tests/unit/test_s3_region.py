@@ -11,7 +11,7 @@ from pydantic import SecretStr
 from log_partitioner.adapters.object_store import S3Store
 from log_partitioner.config.s3_settings import S3Settings
 from log_partitioner.config.settings import KafkaSettings, Settings
-from log_partitioner.proof.audit.store import S3Reader
+from log_partitioner.proof.audit.run import S3Reader
 from log_partitioner_pipeline.config import JobSettings, PipelineSettings
 from log_partitioner_pipeline.objects import Objects, region_of
 from log_partitioner_pipeline.session import catalog_properties

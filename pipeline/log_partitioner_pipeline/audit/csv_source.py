@@ -15,7 +15,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from log_partitioner.proof.oracle.decode import Decoder
 from log_partitioner.proof.oracle.judge import Judge
-from log_partitioner.proof.oracle.locate import IdRule, Surroundings, parse_path, values_at
+from log_partitioner.proof.oracle.locate import Surroundings, id_of, parse_path, values_at
 from log_partitioner_pipeline.audit.csv_values import value_of_entry
 from log_partitioner_pipeline.audit.executors import Row, batched
 from log_partitioner_pipeline.audit.frames import IDENTIFIED
@@ -54,7 +54,7 @@ class _Reader:
     def __init__(self, settings: Settings, paths: tuple[str, ...]) -> None:
         self._judge = Judge(settings)
         self._decoder = Decoder(settings.input)
-        self._id = IdRule(settings.id.paths)
+        self._id_paths = tuple(map(parse_path, settings.id.paths))
         self._paths = [parse_path(path) for path in paths]
 
     def rows(self, message: Row) -> Iterator[Row]:
@@ -74,7 +74,7 @@ class _Reader:
         for index, (one, (value, _)) in enumerate(zip(judged.entries, decoded.entries, strict=True)):
             row = common | {"index": index, "deliverable": one.deliverable is not None}
             if value is not None:
-                row["id"] = self._id.id_of(value, around) or None  # empty: none, as in the archive
+                row["id"] = id_of(self._id_paths, value, around) or None  # empty: none, as in the archive
             if one.deliverable is not None and value is not None:
                 user, date, hour = one.deliverable.key
                 row |= {"user": user, "date": date, "hour": hour, "event_time_us": one.deliverable.event_time_us}

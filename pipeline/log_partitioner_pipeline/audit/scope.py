@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from log_partitioner.proof.audit.uncommitted import Reached, notes_of
+from log_partitioner.proof.audit.ranges import Reached, notes_of
 from log_partitioner_pipeline.audit.result import Coverage
 
 if TYPE_CHECKING:

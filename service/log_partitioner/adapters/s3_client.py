@@ -28,8 +28,10 @@ if TYPE_CHECKING:
 _LEASH_S = 0.5
 
 
-def make_client(settings: S3Settings, *, answer_s: float = READ_TIMEOUT_S) -> S3Client:
-    """Make a client without retries of its own: the deadline bounds ours.
+def make_client(
+    settings: S3Settings, *, answer_s: float = READ_TIMEOUT_S, attempts: int = 1, connections: int | None = None
+) -> S3Client:
+    """Make a client; without retries of its own where a deadline bounds ours.
 
     Raises:
         StoreRefusedError: credentials are incomplete, or whoever has them does not answer.
@@ -38,8 +40,8 @@ def make_client(settings: S3Settings, *, answer_s: float = READ_TIMEOUT_S) -> S3
     config = Config(
         connect_timeout=CONNECT_TIMEOUT_S,
         read_timeout=answer_s,
-        max_pool_connections=settings.upload_threads,
-        retries={"total_max_attempts": 1, "mode": "standard"},
+        max_pool_connections=connections or settings.upload_threads,
+        retries={"total_max_attempts": attempts, "mode": "standard"},
         request_checksum_calculation="when_required",
         response_checksum_validation="when_required",
         s3={"addressing_style": settings.addressing},

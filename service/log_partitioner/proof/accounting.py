@@ -7,6 +7,7 @@ backfills with their messages; source ranges of references with the record that 
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
@@ -43,18 +44,23 @@ class Wrong(NamedTuple):
     end: int | None = None
     number: int = 1
 
+    @property
+    def place(self) -> tuple[TopicPartition, *tuple[int, ...]] | None:
+        """Its TopicPartition with its first offset, as far as it has them."""
+        if self.tp is None:
+            return None
+        return (self.tp,) if self.offset is None else (self.tp, self.offset)
 
+
+@dataclass(slots=True, kw_only=True)
 class Sums:
     """Sums over the references and dead letters of one batch; `reference_messages` counts messages with references."""
 
-    __slots__ = ("dead_letter_records", "dead_letters", "in_files", "reference_messages", "references")
-
-    def __init__(self, *, references: int = 0, reference_messages: int = 0, dead_letter_records: int = 0) -> None:
-        self.references = references
-        self.reference_messages = reference_messages
-        self.dead_letter_records = dead_letter_records
-        self.in_files: Counter[TopicPartition] = Counter()
-        self.dead_letters: Counter[TopicPartition] = Counter()
+    references: int = 0
+    reference_messages: int = 0
+    dead_letter_records: int = 0
+    in_files: Counter[TopicPartition] = field(default_factory=Counter)
+    dead_letters: Counter[TopicPartition] = field(default_factory=Counter)
 
 
 class Counted(NamedTuple):
@@ -220,10 +226,9 @@ def judge_run(
     if before is not None and before >= record.published:
         yield Wrong(Kind.BACKFILL_WRONG, f"has come to {record.published} after {before}")
     for line in record.topic_partitions:
-        tp = TopicPartition(line.topic, line.partition)
+        tp = tp_of(line)
         if tp in committed and not line.first_offset <= line.next_offset <= committed[tp]:
-            span = f"[{line.first_offset}, {line.next_offset})"
-            text = f"{span} is not below the committed offset {committed[tp]}"
+            text = f"{_span(line)} is not below the committed offset {committed[tp]}"
             yield Wrong(Kind.BACKFILL_WRONG, text, tp, line.first_offset)
 
 
@@ -240,7 +245,7 @@ def _judge_run_sums(record: BackfillRecord, sums: Sums) -> Iterator[Wrong]:
         yield Wrong(Kind.BACKFILL_WRONG, "; ".join(differences))
     known = set()
     for line in record.topic_partitions:
-        tp = TopicPartition(line.topic, line.partition)
+        tp = tp_of(line)
         known.add(tp)
         said, counted = (line.entries_in_files, line.dead_letters), (sums.in_files[tp], sums.dead_letters[tp])
         if said != counted:
@@ -252,7 +257,7 @@ def _judge_run_sums(record: BackfillRecord, sums: Sums) -> Iterator[Wrong]:
 
 def judge_range(source: SourceRange, line: tuple[int, int] | None, *, record: str) -> Iterator[str]:
     """Yield differences of a reference's range from `line`, [first, next) of its `record`, and faults in itself."""
-    stated = f"[{source.first_offset}, {source.next_offset})"
+    stated = _span(source)
     if line is None:
         yield f"a range of which its {record} says nothing"
     elif line != (source.first_offset, source.next_offset):
@@ -271,7 +276,7 @@ def _miscounted_references(record: str, said: int, found: int) -> Wrong:
     return Wrong(Kind.REFERENCE_WRONG, text)
 
 
-def _span(line: FlushedTopicPartition) -> str:
+def _span(line: Covering) -> str:
     return f"[{line.first_offset}, {line.next_offset})"
 
 

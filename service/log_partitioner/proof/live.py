@@ -11,7 +11,6 @@ kind and its place, never with a user or a value (I11).
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -20,24 +19,23 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 from log_partitioner.boundary import FlushFindings
 from log_partitioner.control.deadline import Deadline
 from log_partitioner.errors import CouldNotTellError, ReadBackError, StoreRefusedError
-from log_partitioner.formats.findings import Kind
 from log_partitioner.formats.flush_record import Lineage
 from log_partitioner.formats.model import OffsetRanges, SourceRecord, TopicPartition
 from log_partitioner.privacy import veiled
 from log_partitioner.proof.accounting import tp_of
 from log_partitioner.proof.audit.announced import Announced, Told
-from log_partitioner.proof.audit.context import Context
-from log_partitioner.proof.audit.findings import Findings
+from log_partitioner.proof.audit.context import Address, Context, FetchedObject
 from log_partitioner.proof.audit.flush import judge_flush
 from log_partitioner.proof.audit.put_away import find_put_away
 from log_partitioner.proof.audit.ranges import Ranges, hull
-from log_partitioner.proof.audit.store import Address, FetchedObject
+from log_partitioner.proof.audit.report import Findings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from log_partitioner.boundary import SentFlush
     from log_partitioner.config.settings import Settings
+    from log_partitioner.proof.audit.report import Place
 
 ANSWER_S = 10.0
 PLACES_MAX = 20
@@ -74,8 +72,6 @@ class LiveJudge:
         self._settings = settings
         self._objects = objects
         self._open_source = open_source
-        topics = "|".join(map(re.escape, settings.kafka.source_topics))
-        self._place = re.compile(rf"((?:{topics})-\d+)(?![\w-])(?: offset (\d+)(?: index (\d+))?)?")
 
     def judge(self, flush: SentFlush, *, until: Callable[[], Deadline]) -> FlushFindings:
         """Judge the output of a committed flush; blocks. Findings from before the deadline count even if it passes.
@@ -83,7 +79,7 @@ class LiveJudge:
         Raises:
             StoreRefusedError: no permission.
         """
-        findings = _Places(self._place)
+        findings = Findings(examples_max=PLACES_MAX)
         objects, problem = 0, None
         try:
             with self._open_source(lambda: until().at_most(ANSWER_S)) as source:
@@ -95,7 +91,8 @@ class LiveJudge:
         except Exception as error:  # noqa: BLE001 - the flush is committed: whatever it is, it ends no worker
             problem = type(error).__name__
         differences = Counter({kind.value: count for kind, count in findings.counts.items()})
-        return FlushFindings(differences, findings.places, objects, problem)
+        places = [f"{kind} {self._told(place)}" for kind, place in findings.places[:PLACES_MAX]]
+        return FlushFindings(differences, places, objects, problem)
 
     def _judge(self, flush: SentFlush, source: RangeReader, findings: Findings, until: Callable[[], Deadline]) -> int:
         """Judge a flush, and return the number of its objects."""
@@ -109,12 +106,12 @@ class LiveJudge:
                 continue
             announced.add(message, left_out=(), source={})
             announced.take(message, told)
-        records = announced.read_flushes(flush_messages)
+        flushes = announced.read_flushes(flush_messages)
         # Before the flush each of its TopicPartitions was committed up to the first offset of its line.
-        before = {tp_of(line): line.first_offset for record in records for line in record.topic_partitions}
-        ranges = Ranges(records, {**before, **flush.next_offsets})
+        before = {tp_of(line): line.first_offset for record in flushes for line in record.topic_partitions}
+        ranges = Ranges(flushes, {**before, **flush.next_offsets})
         ranges.check({}, findings)
-        gaps = announced.index(records, {}, ranges.owned({}))
+        gaps = announced.index(flushes, {}, ranges.owned({}))
         put_away = find_put_away(announced.claims)
 
         def require_time() -> None:
@@ -132,36 +129,16 @@ class LiveJudge:
                 require_time()
                 yield record
 
-        context = Context(
-            self._settings,
-            findings,
-            open_objects=open_objects,
-            read_again=lambda *_: None,
-            committed={},
-            lows={},
-            require_time=require_time,
-        )
-        objects = 0
+        context = Context(self._settings, findings, open_objects, require_time=require_time)
         for batch in [*announced.batches.values(), *gaps]:
-            source_records = put_away.read(read, hull(batch.spans))
-            objects += judge_flush(context, batch, told.get(batch.batch_id, Told()), source_records, {}).objects
-        return objects
+            records = put_away.read(read, hull(batch.spans))
+            judge_flush(context, batch, told.get(batch.batch_id, Told()), records, {})
+        return context.counts["objects"]
 
-
-class _Places(Findings):
-    """Keeps kind and place of each finding, and no text, which may hold a user or values."""
-
-    def __init__(self, place: re.Pattern[str]) -> None:
-        super().__init__(examples_max=PLACES_MAX)
-        self.places: list[str] = []
-        self._place = place
-
-    def add(self, kind: Kind, example: str, *, count: int = 1) -> None:
-        """Count a finding, and note its place."""
-        self.counts[kind] += count
-        if len(self.places) >= PLACES_MAX:
-            return
-        if found := self._place.search(example):
-            self.places.append(f"{kind} {'/'.join(filter(None, found.groups()))}")
-        elif kind in (Kind.OBJECT_MISSING, Kind.OBJECT_ALTERED, Kind.OBJECT_UNREADABLE):
-            self.places.append(f"{kind} {veiled(example.split(maxsplit=1)[0].rstrip(':'))}")
+    def _told(self, place: Place) -> str:
+        """Name a place: users in keys are veiled, and a row that is not ours may name any topic (I11)."""
+        if isinstance(place, str):
+            return veiled(place)
+        tp, *numbers = place
+        is_source = tp.topic in self._settings.kafka.source_topics
+        return "/".join(map(str, [tp if is_source else "?", *numbers]))

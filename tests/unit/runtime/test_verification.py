@@ -125,6 +125,19 @@ def test_difference_stops_the_worker_before_the_next_commit(*, is_found_at_the_e
     assert worker.controller.state.phase is Phase.FAILED
 
 
+def test_text_of_a_row_that_is_not_ours_is_not_logged() -> None:
+    """An object with other bytes may name any topic."""
+    rig = Rig()
+    worker = holding(rig, REPORTING)
+    read = worker.store.read
+    worker.store.read = lambda *args, **named: (read(*args, **named) or b"").replace(b"source", b"ann.ba")  # type: ignore[method-assign]
+    with capture_logs() as lines:
+        rig.drain()
+    (line,) = [line for line in lines if line["event"] == "flush_differs"]
+    assert "unexpected ?/0/0" in line["first"]
+    assert "ann.ba" not in str(line)
+
+
 def test_difference_is_reported_and_the_worker_goes_on() -> None:
     """By default."""
     rig = Rig()

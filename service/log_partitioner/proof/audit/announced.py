@@ -25,9 +25,9 @@ from log_partitioner.formats.flush_record import (
 from log_partitioner.formats.model import Headers, OffsetRanges, SourceRecord, TopicPartition
 from log_partitioner.formats.reference import Reference, decode_references
 from log_partitioner.proof.accounting import Sums, tp_of
-from log_partitioner.proof.audit.findings import Findings
 from log_partitioner.proof.audit.put_away import Claim
 from log_partitioner.proof.audit.ranges import OffsetSpan, spans_of, widen
+from log_partitioner.proof.audit.report import Findings
 from log_partitioner.proof.audit.whose import has_reference, has_run
 from log_partitioner.proof.oracle.judge import value_digest
 

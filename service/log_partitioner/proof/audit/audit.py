@@ -17,19 +17,16 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from log_partitioner.formats.findings import Kind
 from log_partitioner.formats.flush_record import Lineage
 from log_partitioner.proof.audit.announced import Announced, AnnouncedBatch, Told, newest_runs
-from log_partitioner.proof.audit.context import Context
-from log_partitioner.proof.audit.findings import Findings
-from log_partitioner.proof.audit.flush import Accounts, Strays, account, add_up, compare, judge_flush
+from log_partitioner.proof.audit.context import Address, Context, FetchedObject
+from log_partitioner.proof.audit.flush import Strays, account, compare, judge_flush
 from log_partitioner.proof.audit.put_away import NOTHING, decodes_alone, find_put_away
-from log_partitioner.proof.audit.ranges import Ranges, hull, later_batches, spans_of
-from log_partitioner.proof.audit.report import Report
+from log_partitioner.proof.audit.ranges import Ranges, Reached, hull, later_batches, notes_of, spans_of
+from log_partitioner.proof.audit.report import Findings, Report
 from log_partitioner.proof.audit.schemas import check_schema
-from log_partitioner.proof.audit.store import Address, Store
-from log_partitioner.proof.audit.uncommitted import Reached, notes_of, waits_for_records
 from log_partitioner.proof.audit.whose import FlushTopics, nothing_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from log_partitioner.config.settings import Settings
     from log_partitioner.formats.flush_record import BackfillRecord
@@ -39,6 +36,10 @@ if TYPE_CHECKING:
 
 EXAMPLES = 5
 THREADS = 16
+COUNTED = (
+    *("source_records", "source_entries", "entries_in_files", "entries_in_dead_letters"),
+    *("rows_read", "references", "objects", "object_bytes", "schemas", "flush_records"),
+)
 FATAL_MAX = 20  # records that ended a worker's process, each decoded in a process of its own
 READ_ENTRIES = 10_000
 """Flushes are read together until they have so many entries: a read takes a round trip, however little it reads."""
@@ -63,16 +64,21 @@ class Topics(FlushTopics, Protocol):
 
 
 class Audit:
-    """One run over `topics` and `store`, of the group of the settings; without `lineage` it has adopted none."""
+    """One run, of the group of the settings; without `lineage` it has adopted none. Many threads open objects."""
 
     def __init__(
-        self, settings: Settings, options: Options, topics: Topics, store: Store, lineage: Lineage | None = None
+        self,
+        settings: Settings,
+        options: Options,
+        topics: Topics,
+        open_object: Callable[[Address], FetchedObject | None],
+        lineage: Lineage | None = None,
     ) -> None:
         self._settings = settings
         self._lineage = lineage or Lineage(settings.kafka.group_id, [])
         self._options = options
         self._topics = topics
-        self._store = store
+        self._open_object = open_object
         self._findings = Findings(examples_max=options.examples)
         self._announced = Announced(self._lineage, self._findings, dead_letters_topic=settings.kafka.dead_letters_topic)
         self._put_away = NOTHING
@@ -122,17 +128,17 @@ class Audit:
             context = Context(
                 self._settings,
                 findings,
-                open_objects=lambda addresses: pool.map(self._store.get, addresses),
+                open_objects=lambda addresses: pool.map(self._open_object, addresses),
                 read_again=lambda tp, offset: next(iter([*self._topics.read({tp: (offset, offset + 1)})]), None),
                 committed=committed,
                 lows=self._lows,
                 are_whole=not lost,
             )
-            accounts = self._judge_all(context, gaps, ranges.begins)
-        self._say_whose(reached, audited=bool(accounts.source_records or records))
+            self._judge_all(context, gaps, ranges.begins)
+        self._say_whose(reached, audited=bool(context.counts["source_records"] or records))
         self._judge_fatal()
-        counts = accounts._asdict() | {"schemas": len(self._schemas), "flush_records": len(records)}
-        counts |= {"backfills": len(runs)} if runs else {}
+        context.counts.update(schemas=len(self._schemas), flush_records=len(records))
+        counts = {name: context.counts[name] for name in COUNTED} | ({"backfills": len(runs)} if runs else {})
         return Report(kafka.group_id, counts, dict(context.dead_letters), findings, time.monotonic() - started_at)
 
     def _read_runs(self, findings: Findings) -> dict[str, BackfillRecord]:
@@ -172,9 +178,7 @@ class Audit:
                 starts.setdefault(tp, record.offset)
         return starts
 
-    def _judge_all(
-        self, context: Context, gaps: list[AnnouncedBatch], begins: Mapping[TopicPartition, int]
-    ) -> Accounts:
+    def _judge_all(self, context: Context, gaps: list[AnnouncedBatch], begins: Mapping[TopicPartition, int]) -> None:
         """Judge every batch: those with strays first, because others count them, then the rest."""
         batches = [*sorted(self._announced.batches.values(), key=attrgetter("ended_at_ms")), *gaps]
         straying = [batch for batch in batches if batch.strays]
@@ -190,13 +194,16 @@ class Audit:
             for (offset, index), times in places.items():  # otherwise in the account of who answers for them
                 if times > 1:
                     text = f"{tp} offset {offset} index {index}: {times} times in files"
-                    self._findings.add(Kind.DUPLICATED, text, count=times - 1)
-        accounts = [account(context, one, strays) for one in compared]
+                    self._findings.add(Kind.DUPLICATED, text, (tp, offset, index), count=times - 1)
+        for one in compared:
+            account(context, one, strays)
         del compared
+        judged = len(straying)
         for bundle in _bundles(batch for batch in batches if not batch.strays):
-            accounts += [judge_flush(context, *found, strays) for found in self._read(bundle)]
-            self._show(f"{len(accounts):,} of {len(batches):,} flushes")
-        return add_up(accounts)
+            for found in self._read(bundle):
+                judge_flush(context, *found, strays)
+            judged += len(bundle)
+            self._show(f"{judged:,} of {len(batches):,} flushes")
 
     def _read(self, bundle: list[AnnouncedBatch]) -> Iterator[tuple[AnnouncedBatch, Told, Iterable[SourceRecord]]]:
         """Read everything needed to judge some batches at once; the source of a single one is read as it is judged."""
@@ -229,7 +236,7 @@ class Audit:
             address = Address(bucket, schema.object)
             if (address, schema.fingerprint) not in self._schemas:
                 self._schemas.add((address, schema.fingerprint))
-                check_schema(schema, self._store.get(address), self._findings)
+                check_schema(schema, self._open_object(address), self._findings)
             if schema.text is not None and sha256(schema.text.encode()).hexdigest() != schema.fingerprint:
                 text = f"schema {schema.fingerprint}: a text in a reference is another"
                 self._findings.add(Kind.REFERENCE_WRONG, text)
@@ -246,7 +253,8 @@ class Audit:
         for group, messages in sorted(self._announced.others.items()):
             text = f"{messages:,} messages are of group {group}, not of the history of {group_id}"
             self._findings.note(f"{text}: left out")
-        if not audited and not waits_for_records(reached):
+        waits = any(one.committed is not None for one in reached) and all(one.first >= one.end for one in reached)
+        if not audited and not waits:  # for the first record of an empty source
             self._findings.doubt(nothing_of(group_id, self._announced.groups))
 
     def _judge_fatal(self) -> None:

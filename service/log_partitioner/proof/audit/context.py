@@ -3,64 +3,86 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, NamedTuple
 
 from log_partitioner.formats.findings import Kind
 from log_partitioner.proof.oracle.judge import Judge
-from log_partitioner.proof.oracle.object_schema import ObjectSchemas
+from log_partitioner.proof.oracle.published_schema import HeaderSchema
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from log_partitioner.config.settings import Settings
     from log_partitioner.formats.model import SourceRecord, TopicPartition
-    from log_partitioner.proof.audit.findings import Findings
+    from log_partitioner.formats.reference import Reference
     from log_partitioner.proof.audit.ranges import Committed
-    from log_partitioner.proof.audit.store import OpenObjects
+    from log_partitioner.proof.audit.report import Findings
+
+EXAMPLE_CHARS_MAX = 400
+HEADERS_MAX = 256
 
 
+class Address(NamedTuple):
+    """Address of an object; without a version id, of its newest version."""
+
+    bucket: str
+    key: str
+    version_id: str | None = None
+
+
+class FetchedObject(NamedTuple):
+    """An object as it came from the store."""
+
+    data: bytes
+    etag: str | None
+
+
+@dataclass
 class Context:
     """The surroundings of flushes.
 
-    `open_objects` returns the objects of addresses in their order, `read_again` a record of the source. Below `lows`
-    the source is gone. `are_whole`: references and dead letters still have their beginning. `require_time` is called
-    for each row, and may raise.
+    `open_objects` returns the objects of addresses in their order, None for a missing one; `read_again` a record of
+    the source. Below `lows` the source is gone. `are_whole`: references and dead letters still have their beginning.
+    `require_time` is called for each row, and may raise.
     """
 
-    def __init__(
-        self,
-        settings: Settings,
-        findings: Findings,
-        *,
-        open_objects: OpenObjects,
-        read_again: Callable[[TopicPartition, int], SourceRecord | None],
-        committed: Committed,
-        lows: Mapping[TopicPartition, int],
-        are_whole: bool = True,
-        require_time: Callable[[], None] = lambda: None,
-    ) -> None:
-        self.settings = settings
-        self.findings = findings
-        self.open_objects = open_objects
-        self.committed = committed
-        self.are_whole = are_whole
-        self.require_time = require_time
-        self.judge = Judge(settings)
-        self.schemas = ObjectSchemas(self.judge.parse)
+    settings: Settings
+    findings: Findings
+    open_objects: Callable[[list[Address]], Iterable[FetchedObject | None]]
+    read_again: Callable[[TopicPartition, int], SourceRecord | None] = lambda *_: None
+    committed: Committed = field(default_factory=dict)
+    lows: Mapping[TopicPartition, int] = field(default_factory=dict)
+    are_whole: bool = True
+    require_time: Callable[[], None] = lambda: None
+
+    def __post_init__(self) -> None:
+        self.judge = Judge(self.settings)
+        self.header = lru_cache(HEADERS_MAX)(partial(HeaderSchema, parse=self.judge.parse))
+        self.counts: Counter[str] = Counter()
+        """Numbers of what was read, and of entries by what became of them."""
         self.dead_letters: Counter[str] = Counter()
         """Entries by the reason of their dead letter."""
-        self._read_again = read_again
-        self._lows = lows
 
     def is_gone(self, tp: TopicPartition, offset: int) -> bool:
-        """Return whether the source has lost an offset that flush records cover; notes a doubt if so."""
-        return offset < self._lows.get(tp, 0)
+        """Return whether the source has lost an offset that flush records cover."""
+        return offset < self.lows.get(tp, 0)
+
+    def refute(self, reference: Reference, text: str) -> None:
+        """Count a statement of a reference that is not true."""
+        text = f"{where_of(reference)}: {text}"[:EXAMPLE_CHARS_MAX]
+        self.findings.add(Kind.REFERENCE_WRONG, text, reference.location.object)
 
     def explain(self, tp: TopicPartition, offset: int, index: int) -> Mapping[Kind, object] | None:
         """Read an entry of the source again: the `_meta` and the values that its row must have."""
-        record = self._read_again(tp, offset)
+        record = self.read_again(tp, offset)
         entry = None if record is None else self.judge.judge(record).entries[index].deliverable
         if record is None or entry is None:
             return None
         meta = {"event_time": entry.event_time_us, "id": entry.id, "timestamp": entry.timestamp_ms, "root": entry.root}
         return {Kind.META: meta, Kind.ALTERED: self.judge.values(record)[index]}
+
+
+def where_of(reference: Reference) -> str:
+    """Name a reference by its object and its id."""
+    return f"{reference.location.object} (reference {reference.reference_id})"

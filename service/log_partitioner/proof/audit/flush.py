@@ -24,13 +24,13 @@ from log_partitioner.proof.accounting import (
     judge_totals,
     tp_of,
 )
-from log_partitioner.proof.audit.letters import check_letters
-from log_partitioner.proof.audit.objects import FlushObjects, Tally
+from log_partitioner.proof.audit.letters import check_letter
+from log_partitioner.proof.audit.objects import FlushObjects
 from log_partitioner.proof.audit.ranges import OffsetSpan
 from log_partitioner.proof.audit.source import FlushSource, count_seen
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator
 
     from log_partitioner.formats.flush_record import BackfillRecord
     from log_partitioner.formats.model import SourceRecord
@@ -51,19 +51,6 @@ class Stray(NamedTuple):
 
 Strays = dict[TopicPartition, list[Stray]]
 """The strays of all batches, in order."""
-
-
-class Accounts(NamedTuple):
-    """The entries for which a batch answers, and the parts of it that were read."""
-
-    source_records: int = 0
-    source_entries: int = 0
-    entries_in_files: int = 0
-    entries_in_dead_letters: int = 0
-    rows_read: int = 0
-    references: int = 0
-    objects: int = 0
-    object_bytes: int = 0
 
 
 class ComparedBatch(NamedTuple):
@@ -87,9 +74,9 @@ class ComparedBatch(NamedTuple):
 
 def judge_flush(
     context: Context, batch: AnnouncedBatch, told: Told, records: Iterable[SourceRecord], strays: Strays
-) -> Accounts:
+) -> None:
     """Judge a batch's output. `records` are the source at its `spans`, TopicPartitions in offset order."""
-    return account(context, compare(context, batch, told, records), strays)
+    account(context, compare(context, batch, told, records), strays)
 
 
 def compare(context: Context, batch: AnnouncedBatch, told: Told, records: Iterable[SourceRecord]) -> ComparedBatch:
@@ -98,18 +85,20 @@ def compare(context: Context, batch: AnnouncedBatch, told: Told, records: Iterab
     for record in records:
         source.add(record, context.judge.judge(record))
     objects = FlushObjects(context, source)
-    tallies = objects.check(told.references)
-    _check_references(context, batch.record, told.references, tallies)
-    check_letters(context, told.letters, source)
+    objects.check(told.references)
+    _check_references(context, batch.record, told.references)
+    seen: set[object] = set()
+    for letter in told.letters:
+        check_letter(context, letter, source.columns[letter.tp], seen)
     is_cut = batch.run is not None and not batch.run.is_finished
     if not context.are_whole:
         is_cut |= all(one.reference_id != reference_id(one.batch_id, 0) for one in told.references)
     return ComparedBatch(batch, source, objects, told.sums(), is_cut)
 
 
-def account(context: Context, compared: ComparedBatch, strays: Strays) -> Accounts:
+def account(context: Context, compared: ComparedBatch, strays: Strays) -> None:
     """Count the outcome of each entry for which a batch answers, and compare it with the batch's record."""
-    batch, source, objects, sums, _ = compared
+    batch, source = compared.batch, compared.source
     for span in batch.owned:
         column = source.columns[span.tp]
         for stray in _within(strays, span):
@@ -117,8 +106,8 @@ def account(context: Context, compared: ComparedBatch, strays: Strays) -> Accoun
             for row in rows[stray.number : stray.number + 1]:
                 count_seen(column.letters if stray.is_letter else column.files, row)
     _check_record(context, compared, strays)
-    read = Accounts(0, 0, 0, 0, objects.rows, sums.references, objects.count, objects.bytes)
-    return add_up([read, *(_account(context, span, source.columns[span.tp]) for span in batch.owned)])
+    for span in batch.owned:
+        _account(context, span, source.columns[span.tp])
 
 
 def _check_record(context: Context, compared: ComparedBatch, strays: Strays) -> None:
@@ -160,56 +149,47 @@ def _check_run(context: Context, batch: AnnouncedBatch, run: BackfillRecord, sum
 
 
 def _check_references(
-    context: Context,
-    record: FlushRecord | BackfillRecord | None,
-    references: list[Reference],
-    tallies: Mapping[int, Tally],
+    context: Context, record: FlushRecord | BackfillRecord | None, references: list[Reference]
 ) -> None:
-    """Check fields that references share with the batch's record; those of one PartitionKey continue each other."""
+    """Check ids of references, and the fields that they share with the batch's record."""
     for number, count in Counter(one.reference_id for one in references).items():
         if count > 1:
             text = f"reference id {number}: used {count} times"
             context.findings.add(Kind.REFERENCE_DUPLICATED, text, count=count - 1)
-    covered = {tp_of(one): (one.first_offset, one.next_offset) for one in record.topic_partitions} if record else {}
+    if record is None:
+        return
+    covered = {tp_of(one): (one.first_offset, one.next_offset) for one in record.topic_partitions}
     name = "flush record" if isinstance(record, FlushRecord) else "run record"
-    last: dict[object, tuple[int, int]] = {}
     for reference in references:
-        where, problems = f"reference {reference.reference_id}", []
-        if record and (reference.worker, reference.generation) != (record.worker, record.generation):
-            problems.append(f"worker or generation are not those of its {name}")
-        for one in reference.sources if record else ():
-            problems += [f"{tp_of(one)}: {text}" for text in judge_range(one, covered.get(tp_of(one)), record=name)]
-        tally = tallies.get(id(reference), Tally())
-        for tp, first in tally.first.items():
-            reached = last.get((reference.partition_key, tp), (-1, -1))
-            if reached >= first:
-                problems.append(f"{tp} {first} comes after {reached} of the reference before")
-            last[reference.partition_key, tp] = max(tally.last[tp], reached)
-        for text in problems:
-            context.findings.add(Kind.REFERENCE_WRONG, f"{where}: {text}")
+        if (reference.worker, reference.generation) != (record.worker, record.generation):
+            context.refute(reference, f"worker or generation are not those of its {name}")
+        for one in reference.sources:
+            for text in judge_range(one, covered.get(tp_of(one)), record=name):
+                context.refute(reference, f"{tp_of(one)}: {text}")
 
 
-def _account(context: Context, span: OffsetSpan, column: SourceColumn) -> Accounts:
+def _account(context: Context, span: OffsetSpan, column: SourceColumn) -> None:
     """Count the entries of a span; report those in no place and those in several."""
     tp = span.tp
     rows, totals = column.rows(span.first, span.next), column.totals(span.first, span.next)
     missing = [row for row in rows if not column.files[row] and not column.letters[row]]
     for row in missing:
         kind = Kind.DEAD_LETTER_MISSING if column.shapes[row].key is None else Kind.MISSING
-        context.findings.add(kind, _name(span.tp, column, row) if context.findings.wants_example(kind) else "")
+        context.findings.add(kind, *_name(tp, column, row))
     for row in rows:
         files, letters = column.files[row], column.letters[row]
         if files + letters < 2:  # noqa: PLR2004
             continue
-        name, shape = _name(tp, column, row), column.shapes[row]
+        (name, place), shape = _name(tp, column, row), column.shapes[row]
         if shape.key is not None and files > 1:
-            context.findings.add(Kind.DUPLICATED, f"{name}: {files} times in files", count=files - 1)
+            context.findings.add(Kind.DUPLICATED, f"{name}: {files} times in files", place, count=files - 1)
         surplus = letters + (min(files, 1) if shape.key is not None else 0) - 1
         if letters and surplus > 0 and shape.reasons:
             text = f"{name}: {letters} times in dead letters, {files} times in files"
-            context.findings.add(Kind.DEAD_LETTER_DUPLICATED, text, count=surplus)
+            context.findings.add(Kind.DEAD_LETTER_DUPLICATED, text, place, count=surplus)
     files, letters = (len(rows) - some[rows.start : rows.stop].count(0) for some in (column.files, column.letters))
-    return Accounts(totals.records, totals.entries, files, letters)
+    seen = {"entries_in_files": files, "entries_in_dead_letters": letters}
+    context.counts.update({"source_records": totals.records, "source_entries": totals.entries, **seen})
 
 
 def made_good(record: FlushRecord, strays: Strays) -> Sums:
@@ -222,15 +202,11 @@ def made_good(record: FlushRecord, strays: Strays) -> Sums:
     return found
 
 
-def add_up(some: Iterable[Accounts]) -> Accounts:
-    """Add accounts."""
-    return Accounts(*map(sum, zip(Accounts(), *some, strict=True)))
-
-
 def _within(strays: Strays, span: OffsetSpan) -> list[Stray]:
     here = strays.get(span.tp, [])
     return here[bisect_left(here, (span.first,)) : bisect_left(here, (span.next,))]
 
 
-def _name(tp: TopicPartition, column: SourceColumn, row: int) -> str:
-    return "{} offset {} index {}".format(tp, *column.place_of(row))
+def _name(tp: TopicPartition, column: SourceColumn, row: int) -> tuple[str, tuple[TopicPartition, int, int]]:
+    place = tp, *column.place_of(row)
+    return "{} offset {} index {}".format(*place), place

@@ -2,88 +2,85 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from log_partitioner.formats.dead_letter import RECORD_SUFFIX, decode_stored_record
 from log_partitioner.formats.findings import Kind
+from log_partitioner.proof.audit.context import Address
 from log_partitioner.proof.audit.source import count_seen
-from log_partitioner.proof.audit.store import Address
 from log_partitioner.proof.oracle.judge import record_digest, value_digest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterator
 
     from log_partitioner.proof.audit.announced import SeenDeadLetter
     from log_partitioner.proof.audit.context import Context
-    from log_partitioner.proof.audit.source import FlushSource, Found
+    from log_partitioner.proof.audit.source import Found, SourceColumn
+
+Problem = tuple[Kind, str]
 
 
-def check_letters(context: Context, letters: Iterable[SeenDeadLetter], source: FlushSource) -> None:
-    """Check the dead letters of one batch, and note that their entries were seen in dead letters."""
-    seen: Counter[object] = Counter()
-    for letter in letters:
-        says = letter.says
-        context.dead_letters[says.reason] += letter.entries
-        where = f"{letter.tp} offset {says.offset} ({says.reason}, batch {says.batch_id})"
-        if context.is_gone(letter.tp, says.offset):
-            continue
-        record = source.columns[letter.tp].find(says.offset)
-        if record is None:
-            text = f"dead letter of {where}: no such record in the source"
-            context.findings.add(Kind.DEAD_LETTER_UNEXPECTED, text, count=letter.entries)
-            continue
-        identity = letter.tp, says.offset, says.reason, (says.indexes or (-1,))[0]
-        if identity in seen:
-            _wrong(context, f"{where}: more than one of this record, reason and first index")
-        seen[identity] += 1
-        _check_payload(context, letter, record, where)
-        _check_entries(context, letter, record, source, where)
+def check_letter(context: Context, letter: SeenDeadLetter, column: SourceColumn, seen: set[object]) -> None:
+    """Check a dead letter, and note that its entries were seen in one; `seen` are the ones of its batch."""
+    says, place = letter.says, (letter.tp, letter.says.offset)
+    context.dead_letters[says.reason] += letter.entries
+    where = f"{letter.tp} offset {says.offset} ({says.reason}, batch {says.batch_id})"
+    if context.is_gone(*place):
+        return
+    record = column.find(says.offset)
+    if record is None:
+        text = f"dead letter of {where}: no such record in the source"
+        context.findings.add(Kind.DEAD_LETTER_UNEXPECTED, text, place, count=letter.entries)
+        return
+    identity = letter.tp, says.offset, says.reason, (says.indexes or (-1,))[0]
+    problems = [] if identity not in seen else [_wrong(": more than one of this record, reason and first index")]
+    seen.add(identity)
+    for kind, text in [*problems, *_payload(context, letter, record), *_entries(letter, record, column)]:
+        context.findings.add(kind, f"{where}{text}", place)
 
 
-def _check_payload(context: Context, letter: SeenDeadLetter, record: Found, where: str) -> None:
+def _payload(context: Context, letter: SeenDeadLetter, record: Found) -> Iterator[Problem]:
     value, key, headers = letter.value_digest, letter.key, letter.headers
     if (object_key := letter.says.object_key) is not None:
         (stored,) = context.open_objects([Address(context.settings.s3.bucket, object_key)])
         if stored is None:
-            context.findings.add(Kind.OBJECT_MISSING, f"{where}: no object {object_key}")
+            yield Kind.OBJECT_MISSING, f": no object {object_key}"
             return
         value = value_digest(stored.data)
         if object_key.endswith(RECORD_SUFFIX):
             try:
                 whole = decode_stored_record(stored.data)
             except msgspec.DecodeError as error:
-                _wrong(context, f"{where}: {object_key} is no record: {error}")
+                yield _wrong(f": {object_key} is no record: {error}")
                 return
             value, key, headers = value_digest(whole.value), whole.key, tuple(whole.headers)
     if record_digest(value=value, key=key, headers=headers) != record.digest:
-        _wrong(context, f"{where}: value, key or headers are not those of the record")
+        yield _wrong(": value, key or headers are not those of the record")
 
 
-def _check_entries(context: Context, letter: SeenDeadLetter, record: Found, source: FlushSource, where: str) -> None:
+def _entries(letter: SeenDeadLetter, record: Found, column: SourceColumn) -> Iterator[Problem]:
     indexes, entries = letter.says.indexes, len(record.rows)
     if indexes is None:
         if not record.is_whole and entries != 1:
-            _wrong(context, f"{where}: all of a record that splits into {entries} entries")
+            yield _wrong(f": all of a record that splits into {entries} entries")
         indexes = tuple(range(entries))
     elif list(indexes) != sorted(set(indexes)) or not indexes:
-        _wrong(context, f"{where}: indexes {str(indexes)[:100]} are not ascending")
+        yield _wrong(f": indexes {str(indexes)[:100]} are not ascending")
     for index in indexes:
         if not 0 <= index < entries:
-            text = f"{where}: index {index} of a record with {entries} entries"
-            context.findings.add(Kind.DEAD_LETTER_UNEXPECTED, text)
+            yield Kind.DEAD_LETTER_UNEXPECTED, f": index {index} of a record with {entries} entries"
             continue
-        count_seen(source.columns[letter.tp].letters, record.rows[index])
-        shape = source.columns[letter.tp].shapes[record.rows[index]]
+        count_seen(column.letters, record.rows[index])
+        shape = column.shapes[record.rows[index]]
         if letter.says.reason in shape.reasons:
             continue
         if shape.key is not None:
-            context.findings.add(Kind.DEAD_LETTER_UNEXPECTED, f"{where} index {index}: nothing is wrong with it")
+            yield Kind.DEAD_LETTER_UNEXPECTED, f" index {index}: nothing is wrong with it"
         else:
-            _wrong(context, f"{where} index {index}: the reason should be {' or '.join(sorted(shape.reasons))}")
+            yield _wrong(f" index {index}: the reason should be {' or '.join(sorted(shape.reasons))}")
 
 
-def _wrong(context: Context, text: str) -> None:
-    context.findings.add(Kind.DEAD_LETTER_WRONG, text)
+def _wrong(text: str) -> Problem:
+    return Kind.DEAD_LETTER_WRONG, text

@@ -1,6 +1,7 @@
 """Flush records of a history laid side by side: do their ranges join, and which batch answers for which offsets?
 
-Nothing else is compared across flushes; memory holds a line of numbers for each flush and TopicPartition.
+A full audit judges no offsets that nobody has committed, and says how many there are. Nothing else is compared across
+flushes; memory holds a line of numbers for each flush and TopicPartition.
 """
 
 from __future__ import annotations
@@ -15,10 +16,11 @@ from log_partitioner.proof.accounting import judge_joins, judge_uncommitted, tp_
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from log_partitioner.proof.audit.findings import Findings
+    from log_partitioner.proof.audit.report import Findings
 
 Committed = dict[TopicPartition, int | None]  # the group's offsets; None where it has none
 GAP_OFFSETS_MAX = 100_000
+SHOWN = 20  # TopicPartitions with offsets that nobody has committed
 
 
 class OffsetSpan(NamedTuple):
@@ -109,9 +111,10 @@ class Ranges:
             lines, reached = [line for line, _ in self._lines.get(tp, [])], self._committed.get(tp)
             wrongs = [wrong for wrong, _ in judge_joins(tp, lines, start=starts.get(tp), committed=reached or 0)]
             for wrong in [*wrongs, *(wrong for wrong, _ in judge_uncommitted(tp, lines, committed=reached))]:
-                findings.add(wrong.kind, f"{tp}: {wrong.text}")
+                findings.add(wrong.kind, f"{tp}: {wrong.text}", wrong.place)
             if reached is None and tp in self._named and not lines:
-                findings.add(Kind.FLUSH_WRONG, f"{tp}: flush records name it, and the group has no committed offset")
+                text = f"{tp}: flush records name it, and the group has no committed offset"
+                findings.add(Kind.FLUSH_WRONG, text, (tp,))
         for topic, ids in sorted(self._topic_ids.items()):
             if len(ids) > 1:
                 findings.note(f"flush records are of {len(ids)} topics named {topic}: it was made anew")
@@ -128,3 +131,35 @@ def later_batches(flushes: Iterable[FlushRecord], before: Committed, after: Comm
         ):
             later.add(flush.batch_id)
     return later
+
+
+class Reached(NamedTuple):
+    """The range [first, end) of a TopicPartition, and the group's committed offset; None if it has none."""
+
+    tp: TopicPartition
+    first: int
+    end: int
+    committed: int | None
+
+
+def notes_of(reached: Iterable[Reached]) -> list[str]:
+    """Return notes: TopicPartitions without a committed offset, then those with most offsets beyond theirs.
+
+    Offsets are counted without reading, so control records and gaps are among them.
+    """
+    never = "nothing was ever committed, so none of its {:,} offsets is audited"
+    later = "{:,} offsets are not committed yet, so they are not audited"
+    kinds: dict[str, list[Reached]] = {never: [], later: []}
+    for one in sorted(reached, key=_beyond, reverse=True):
+        if one.end if one.committed is None else _beyond(one):
+            kinds[never if one.committed is None else later].append(one)
+    notes = []
+    for text, some in kinds.items():
+        notes += [f"{one.tp}: {text.format(_beyond(one))}" for one in some[:SHOWN]]
+        if left := some[SHOWN:]:
+            notes.append(f"{len(left)} more TopicPartitions: {text.format(sum(map(_beyond, left)))}")
+    return notes
+
+
+def _beyond(one: Reached) -> int:
+    return max(0, one.end - max(one.first, one.committed or 0))

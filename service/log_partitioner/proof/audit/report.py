@@ -1,20 +1,64 @@
-"""The report: one table for people, one JSON document for programs.
+"""Findings of an audit, and its report: one table for people, one JSON document for programs.
 
-Owns the layout of both and the exit code.
+Holds no more examples than asked for, however many findings there are.
 """
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from log_partitioner.formats.findings import Kind
 from log_partitioner.privacy import printable
 from log_partitioner.proof.accounting import ExitCode
-from log_partitioner.proof.audit.findings import Findings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from log_partitioner.formats.model import TopicPartition
+    from log_partitioner.proof.accounting import Wrong
+
+    Place = str | tuple[TopicPartition, *tuple[int, ...]]
+    """The place of a finding: an object's key, or a TopicPartition, then offset and index as far as they are known."""
+
+
+class Findings:
+    """Counts findings, and keeps the first examples of each kind: their texts, and the places that they have."""
+
+    def __init__(self, *, examples_max: int) -> None:
+        self.counts: Counter[Kind] = Counter()
+        self.examples: dict[Kind, list[str]] = {}
+        self.places: list[tuple[Kind, Place]] = []
+        self.doubts: list[str] = []
+        self.notes: list[str] = []
+        self._examples_max = examples_max
+
+    def wants_example(self, kind: Kind) -> bool:
+        """Return whether the next finding of this kind would be shown."""
+        return len(self.examples.get(kind, ())) < self._examples_max
+
+    def add(self, kind: Kind, text: str, place: Place | None = None, *, count: int = 1) -> None:
+        """Count a finding."""
+        self.counts[kind] += count
+        if self.wants_example(kind):
+            self.examples.setdefault(kind, []).append(text)
+            self.places += [] if place is None else [(kind, place)]
+
+    def tell(self, wrong: Wrong, where: str) -> None:
+        """Count a contradiction; `where` names its place."""
+        tp = f" {wrong.tp}" if wrong.tp else ""
+        self.add(wrong.kind, f"{where}{tp}: {wrong.text}", wrong.place, count=wrong.number)
+
+    def doubt(self, reason: str) -> None:
+        """State a reason why the audit cannot tell."""
+        if reason not in self.doubts:
+            self.doubts.append(reason)
+
+    def note(self, text: str) -> None:
+        """State a note for the reader of the report."""
+        if text not in self.notes:
+            self.notes.append(text)
 
 
 class Report(NamedTuple):
@@ -29,7 +73,7 @@ class Report(NamedTuple):
     @property
     def exit_code(self) -> ExitCode:
         """Return the exit code: findings outweigh doubts, because a fault that was found stays one."""
-        if not self.findings.are_none:
+        if self.findings.counts:
             return ExitCode.FINDINGS
         return ExitCode.COULD_NOT_TELL if self.findings.doubts else ExitCode.CLEAN
 

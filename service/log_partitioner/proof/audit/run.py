@@ -1,23 +1,29 @@
-"""`log-partitioner audit`: the command's options, its exit code, and the place of its report."""
+"""`log-partitioner audit`: the command's options, its exit code, the place of its report, and its reader of S3."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from botocore.exceptions import BotoCoreError, ClientError
 
 from log_partitioner.adapters.kafka_topics import KafkaTopics
+from log_partitioner.adapters.s3_client import make_client
 from log_partitioner.errors import CouldNotTellError
 from log_partitioner.proof.accounting import ExitCode
 from log_partitioner.proof.audit.audit import EXAMPLES, THREADS, Audit, Options
+from log_partitioner.proof.audit.context import Address, FetchedObject
 from log_partitioner.proof.audit.report import Report
-from log_partitioner.proof.audit.store import S3Reader
 from log_partitioner.proof.audit.whose import Groups, of_group
 
 if TYPE_CHECKING:
     import argparse
 
+    from log_partitioner.config.s3_settings import S3Settings
     from log_partitioner.config.settings import Settings
+
+_GONE = frozenset({"NoSuchKey", "NoSuchVersion", "404", "NotFound"})
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -72,4 +78,28 @@ def run_audit(settings: Settings, options: Options) -> Report:
     lineage = groups.lineage(settings.kafka)
     settings = of_group(settings, lineage.group_id)
     with KafkaTopics.of(settings.kafka) as topics:
-        return Audit(settings, options, topics, S3Reader(settings.s3, threads=options.threads), lineage).run()
+        return Audit(settings, options, topics, S3Reader(settings.s3, threads=options.threads).get, lineage).run()
+
+
+class S3Reader:
+    """Reads objects; may be used by many threads."""
+
+    def __init__(self, settings: S3Settings, *, threads: int) -> None:
+        self._bucket = settings.bucket
+        self._client = make_client(settings, attempts=settings.attempts, connections=threads)
+
+    def get(self, address: Address) -> FetchedObject | None:
+        """Read an object; None if there is none.
+
+        Raises:
+            CouldNotTellError: the store does not let us read it.
+        """
+        version: Any = {} if address.version_id is None else {"VersionId": address.version_id}
+        try:
+            answer = self._client.get_object(Bucket=address.bucket, Key=address.key, **version)
+            return FetchedObject(answer["Body"].read(), answer.get("ETag"))
+        except (BotoCoreError, ClientError, OSError) as error:
+            code = error.response["Error"].get("Code") if isinstance(error, ClientError) else None
+            if code in _GONE or (code == "NoSuchBucket" and address.bucket != self._bucket):
+                return None
+            raise CouldNotTellError(f"object {address.key}: {error}") from error

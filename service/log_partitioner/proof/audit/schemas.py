@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 from log_partitioner.formats.findings import Kind
 from log_partitioner.proof.oracle.expected_schema import (
     Type,
-    characters_of,
-    fields_of,
+    is_over,
     join,
     limit_keys,
     paths_of,
@@ -26,10 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from log_partitioner.formats.reference import Reference, SchemaLocation
-    from log_partitioner.proof.audit.context import Context
-    from log_partitioner.proof.audit.findings import Findings
-    from log_partitioner.proof.audit.store import FetchedObject
-    from log_partitioner.proof.oracle.object_schema import ExactSchema, HeaderSchema
+    from log_partitioner.proof.audit.context import Context, FetchedObject
+    from log_partitioner.proof.audit.report import Findings
+    from log_partitioner.proof.oracle.published_schema import ExactSchema, HeaderSchema
 
 
 class FlushSchemas:
@@ -37,7 +35,8 @@ class FlushSchemas:
 
     def __init__(self, context: Context) -> None:
         self._findings = context.findings
-        self._known = context.schemas
+        self._refute = context.refute
+        self._read = context.header
         self._limits = context.settings.record_schema
         self._seen: set[str] = set()
         self._expected: dict[frozenset[int], Type] = {}
@@ -47,21 +46,21 @@ class FlushSchemas:
 
     def header(self, text: str) -> HeaderSchema:
         """Read the schema of a header; problems of its form are reported once."""
-        header = self._known.header(text)
+        header = self._read(text)
         if header.fingerprint not in self._seen:
             self._seen.add(header.fingerprint)
             for problem in header.published.problems:
                 self._findings.add(Kind.REFERENCE_WRONG, f"schema {header.fingerprint}: {problem}")
         return header
 
-    def exact(self, reference: Reference, header: HeaderSchema, where: str, *, is_pack: bool) -> ExactSchema | None:
+    def exact(self, reference: Reference, header: HeaderSchema, *, is_pack: bool) -> ExactSchema | None:
         """Return the exact schema of a reference, None if it has none; check that the header's schema allows it."""
         problems = []
         if reference.schema.fingerprint != header.fingerprint:
             problems.append("the object's schema is not the reference's")
         exact = None
         try:
-            exact = self._known.exact(header, reference.projection)
+            exact = header.exact(reference.projection)
         except ValueError as error:
             problems.append(str(error))
             self.leave_out([reference])
@@ -74,19 +73,19 @@ class FlushSchemas:
             elif reference.projection is not None and exact.type != header.published.type:
                 problems.append("the object's schema is not the exact one of its PartitionKey")
         for problem in problems:
-            self._findings.add(Kind.REFERENCE_WRONG, f"{where}: {problem}")
+            self._refute(reference, problem)
         return exact
 
-    def check_entries(self, exact: ExactSchema, types: dict[int, Type], where: str) -> None:
+    def check_entries(self, exact: ExactSchema, types: dict[int, Type], reference: Reference) -> None:
         """Check that an exact schema is that of entries of these types; subtrees over the limits may be JSON."""
         expected = self._expected.get(frozenset(types))
         if expected is None:
             expected = limit_keys(join(types.values()), self._limits.object_keys_max)
             self._expected[frozenset(types)] = expected
-        if expected != exact.type and any(map(self._is_over, [expected, *types.values()])):
+        if expected != exact.type and any(is_over(kind, self._limits) for kind in (expected, *types.values())):
             expected = without_subtrees(expected, exact.type)
         for difference in schema_differences(expected, exact.type):
-            self._findings.add(Kind.REFERENCE_WRONG, f"{where}: {difference}")
+            self._refute(reference, difference)
 
     def leave_out(self, references: Iterable[Reference]) -> None:
         """Do not judge the fields of these packs, because not all of their rows are known."""
@@ -97,21 +96,20 @@ class FlushSchemas:
         for fingerprint, (key, lacking) in self._lacking.items():
             for path in sorted(lacking if fingerprint not in self._unknown else ()):
                 text = f"{key}: {'.'.join(path)}: field of a pack occurs in no reference"
-                self._findings.add(Kind.REFERENCE_WRONG, text)
-
-    def _is_over(self, kind: Type) -> bool:
-        return fields_of(kind) > self._limits.fields_max or 2 * characters_of(kind) > self._limits.bytes_max
+                self._findings.add(Kind.REFERENCE_WRONG, text, key)
 
 
 def check_schema(schema: SchemaLocation, stored: FetchedObject | None, findings: Findings) -> None:
     """Check that a schema's object is there, and holds the schema of its fingerprint."""
     if stored is None:
-        findings.add(Kind.OBJECT_MISSING, f"{schema.object}: there is no such object")
+        findings.add(Kind.OBJECT_MISSING, f"{schema.object}: there is no such object", schema.object)
         return
     found = hashlib.sha256(stored.data).hexdigest()
     if found != schema.fingerprint:
-        findings.add(Kind.OBJECT_ALTERED, f"schema {schema.fingerprint}: the object's SHA-256 is {found}")
+        text = f"schema {schema.fingerprint}: the object's SHA-256 is {found}"
+        findings.add(Kind.OBJECT_ALTERED, text, schema.object)
     try:
         json.loads(stored.data.decode())
     except ValueError:
-        findings.add(Kind.OBJECT_UNREADABLE, f"schema {schema.fingerprint}: the object is not JSON")
+        text = f"schema {schema.fingerprint}: the object is not JSON"
+        findings.add(Kind.OBJECT_UNREADABLE, text, schema.object)

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import fastavro
 
-from log_partitioner.proof.oracle.decompress import ZstdError, decompress_zstandard
+from log_partitioner.zstd import ZstdError
+from log_partitioner.zstd import decompress as decompress_zstandard
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -1,15 +1,16 @@
 """Turns a Kafka record into its log entries, or into the reasons why they are dead (DESIGN 3.1, 3.7).
 
-Owns formats, envelopes and limits of the input. If an entry has several faults, it may name any of them.
+Owns compression, formats, envelopes and limits of the input. If an entry has several faults, it may name any of them.
 """
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, NamedTuple
+import re
+import zlib
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from log_partitioner.formats.dead_letter import Reason
-from log_partitioner.proof.oracle.decompress import BrokenStreamError, TooLargeError, decompress
 from log_partitioner.proof.oracle.json_text import (
     Parse,
     depth_of,
@@ -20,16 +21,21 @@ from log_partitioner.proof.oracle.json_text import (
     parse_keeping,
     parse_rounding,
 )
-from log_partitioner.proof.oracle.split import WHITESPACE, UnsplittableError, split_array, split_object
+from log_partitioner.zstd import ZstdDecompressor, ZstdError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from log_partitioner.config.settings import InputSettings
 
 JsonObject = dict[str, object]
 Reasons = frozenset[Reason]
 NO_REASONS: Reasons = frozenset()
+GZIP_MAGIC = b"\x1f\x8b"
+ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+
+_GZIP_WINDOW_BITS = 31
+_WHITESPACE = " \t\r\n"
+_TOKEN = re.compile(r'"(?:[^"\\]+|\\.)*("?)|[\[\]{},]', re.DOTALL)
+_key_of = json.JSONDecoder().raw_decode
 
 
 class DecodedEntry(NamedTuple):
@@ -47,6 +53,18 @@ class DecodedRecord(NamedTuple):
     envelope: JsonObject | None = None
 
 
+class _DeadError(Exception):
+    """The record is dead as a whole, for these reasons."""
+
+    def __init__(self, *reasons: Reason) -> None:
+        super().__init__(*reasons)
+        self.reasons = frozenset(reasons)
+
+
+class _UnsplittableError(Exception):
+    """The text does not tell where one element ends and the next begins."""
+
+
 class Decoder:
     """Decodes records by the settings of the input."""
 
@@ -56,103 +74,162 @@ class Decoder:
 
     def decode(self, value: bytes | None) -> DecodedRecord:
         """Take a record's value apart; never raises on input."""
-        if not value:
-            return DecodedRecord([])
         try:
-            data = decompress(value, bytes_max=self._settings.record_bytes_max)
-        except TooLargeError:
-            return _dead(Reason.RECORD_TOO_LARGE)
-        except BrokenStreamError:
-            return _dead(Reason.DECOMPRESSION)
-        if not data:
-            return DecodedRecord([])
-        decoded = self._decode_lines(data) if self._settings.format == "ndjson" else self._decode_json(data)
-        if len(decoded.entries) > self._settings.entries_per_record_max:
-            return _dead(Reason.TOO_MANY_ENTRIES)
-        return decoded
+            data = _decompress(value or b"", self._settings.record_bytes_max)
+            # Bytes that are not UTF-8 become lone surrogates, for which their entry is refused.
+            text = data.decode("utf-8", "surrogateescape")
+            if self._settings.format == "ndjson":
+                lines = (line for line in text.split("\n") if line.strip(_WHITESPACE))
+                decoded = DecodedRecord([self._entry_of_text(line) for line in lines])
+            else:
+                decoded = self._decode_json(text) if text else DecodedRecord([])
+        except _DeadError as error:
+            return _dead(error.reasons)
+        is_long = len(decoded.entries) > self._settings.entries_per_record_max
+        return _dead(frozenset({Reason.TOO_MANY_ENTRIES})) if is_long else decoded
 
-    def _decode_lines(self, data: bytes) -> DecodedRecord:
-        lines = (line for line in data.split(b"\n") if line.strip(b" \t\r"))
-        return DecodedRecord([self._entry_of_text(_text(line)) for line in lines])
-
-    def _decode_json(self, data: bytes) -> DecodedRecord:
-        text = _text(data)
+    def _decode_json(self, text: str) -> DecodedRecord:
         if may_hold_surrogates(text):
             return self._decode_piecewise(text)
         try:
             value = self.parse(text)
         except (json.JSONDecodeError, RecursionError):
             return self._decode_piecewise(text)
-        is_shallow = text.count("{") + text.count("[") <= self._settings.json_depth_max
-        if type(value) is list:
-            return DecodedRecord(self._entries(value, is_shallow=is_shallow))
-        if not isinstance(value, dict):
-            return _dead(Reason.NOT_AN_OBJECT)
-        field = self._settings.entries_field
-        if field is None or field not in value:
-            return DecodedRecord(self._entries([value], is_shallow=is_shallow))
-        entries = value[field]
-        if type(entries) is not list:
-            return _dead(Reason.ENTRIES_NOT_A_LIST)
-        return DecodedRecord(self._entries(entries, is_shallow=is_shallow), envelope=value)
-
-    def _entries(self, values: list[object], *, is_shallow: bool) -> list[DecodedEntry]:
-        depth_max = self._settings.json_depth_max
-        return [self._entry(value, is_too_deep=not is_shallow and depth_of(value) > depth_max) for value in values]
-
-    def _entry(self, value: object, *, is_too_deep: bool, reasons: Reasons = NO_REASONS) -> DecodedEntry:
-        if is_too_deep:
-            reasons |= {Reason.TOO_DEEP}
+        may_be_deep = self._may_be_deep(text)
         if isinstance(value, dict):
-            return DecodedEntry(value, reasons)
-        return DecodedEntry(None, reasons | {Reason.NOT_AN_OBJECT})
+            field = self._settings.entries_field
+            if field is None or field not in value:
+                return DecodedRecord([self._entry(value, may_be_deep=may_be_deep)])
+            entries, envelope = value[field], value
+        else:
+            entries, envelope = value, None
+        if type(entries) is not list:
+            raise _DeadError(Reason.NOT_AN_OBJECT if envelope is None else Reason.ENTRIES_NOT_A_LIST)
+        return DecodedRecord([self._entry(one, may_be_deep=may_be_deep) for one in entries], envelope=envelope)
 
     def _decode_piecewise(self, text: str) -> DecodedRecord:
         """Decode element by element if the plain way refuses: a bad element costs its neighbours nothing."""
         field = self._settings.entries_field
         try:
-            if text.lstrip(WHITESPACE).startswith("["):
-                return DecodedRecord([self._entry_of_text(piece) for piece in split_array(text)])
-            if field is not None:
-                members = split_object(text)
-                if any(key == field for key, _ in members):
-                    return self._decode_envelope(members, field)
-        except UnsplittableError:
+            if text.lstrip(_WHITESPACE).startswith("["):
+                return DecodedRecord([self._entry_of_text(piece) for piece in _split(text, "[", "]")])
+            members = {} if field is None else _members(text)
+            if field in members:
+                entries = members.pop(field)
+                around = "{" + ",".join(f"{json.dumps(key)}:{text}" for key, text in members.items()) + "}"
+                envelope = self._entry_of_text(around)
+                if envelope.value is None or envelope.reasons:
+                    return DecodedRecord([envelope], is_whole=True)
+                if not entries.startswith("["):
+                    raise _DeadError(Reason.ENTRIES_NOT_A_LIST, Reason.MALFORMED)
+                pieces = _split(entries, "[", "]")
+                return DecodedRecord([self._entry_of_text(piece) for piece in pieces], envelope=envelope.value)
+        except _UnsplittableError:
             pass  # judged as one text
         entry = self._entry_of_text(text)
         return DecodedRecord([entry], is_whole=entry.value is None)
 
-    def _decode_envelope(self, members: Iterable[tuple[str, str]], field: str) -> DecodedRecord:
-        texts = dict(members)
-        entries = texts.pop(field)
-        around = "{" + ",".join(f"{json.dumps(key)}:{text}" for key, text in texts.items()) + "}"
-        envelope = self._entry_of_text(around)
-        if envelope.value is None or envelope.reasons:
-            return DecodedRecord([envelope], is_whole=True)
-        if not entries.startswith("["):
-            return _dead(Reason.ENTRIES_NOT_A_LIST, Reason.MALFORMED)
-        return DecodedRecord([self._entry_of_text(piece) for piece in split_array(entries)], envelope=envelope.value)
-
     def _entry_of_text(self, text: str) -> DecodedEntry:
-        is_suspect = may_hold_surrogates(text)
-        depth_max = self._settings.json_depth_max
-        may_be_deep = text.count("{") + text.count("[") > depth_max
+        is_suspect, may_be_deep = may_hold_surrogates(text), self._may_be_deep(text)
         try:
             value = self.parse(text)
         except (json.JSONDecodeError, RecursionError):
-            reasons = frozenset({Reason.MALFORMED})
-            reasons |= {Reason.TOO_DEEP} if may_be_deep and depth_of_text(text) > depth_max else NO_REASONS
-            return DecodedEntry(None, reasons | ({Reason.INVALID_UNICODE} if is_suspect else NO_REASONS))
-        reasons = NO_REASONS
-        if is_suspect and (holds_invalid_bytes(text) or holds_lone_surrogates(value)):
-            reasons = frozenset({Reason.INVALID_UNICODE, Reason.MALFORMED})
-        return self._entry(value, is_too_deep=may_be_deep and depth_of(value) > depth_max, reasons=reasons)
+            reasons = {Reason.MALFORMED} | ({Reason.INVALID_UNICODE} if is_suspect else set())
+            if may_be_deep and depth_of_text(text) > self._settings.json_depth_max:
+                reasons.add(Reason.TOO_DEEP)
+            return DecodedEntry(None, frozenset(reasons))
+        is_bad = is_suspect and (holds_invalid_bytes(text) or holds_lone_surrogates(value))
+        entry = self._entry(value, may_be_deep=may_be_deep)
+        return entry._replace(reasons=entry.reasons | {Reason.INVALID_UNICODE, Reason.MALFORMED}) if is_bad else entry
+
+    def _entry(self, value: object, *, may_be_deep: bool) -> DecodedEntry:
+        is_too_deep = may_be_deep and depth_of(value) > self._settings.json_depth_max
+        reasons = frozenset({Reason.TOO_DEEP}) if is_too_deep else NO_REASONS
+        if isinstance(value, dict):
+            return DecodedEntry(value, reasons)
+        return DecodedEntry(None, reasons | {Reason.NOT_AN_OBJECT})
+
+    def _may_be_deep(self, text: str) -> bool:
+        return text.count("{") + text.count("[") > self._settings.json_depth_max
 
 
-def _dead(*reasons: Reason) -> DecodedRecord:
-    return DecodedRecord([DecodedEntry(None, frozenset(reasons))], is_whole=True)
+def _dead(reasons: Reasons) -> DecodedRecord:
+    return DecodedRecord([DecodedEntry(None, reasons)], is_whole=True)
 
 
-def _text(data: bytes) -> str:
-    """Decode UTF-8; other bytes become lone surrogates, for which their entry is refused."""
-    return data.decode("utf-8", "surrogateescape")
+def _decompress(value: bytes, bytes_max: int) -> bytes:
+    """Undo the compression of a value, if its magic bytes say that it has one; all members of it."""
+    magic = next((magic for magic in (GZIP_MAGIC, ZSTD_MAGIC) if value.startswith(magic)), None)
+    parts, rest = ([], value) if magic else ([value], b"")
+    size = len(value) - len(rest)
+    while magic and rest and size <= bytes_max:
+        if not rest.startswith(magic):
+            if magic == GZIP_MAGIC and not rest.strip(b"\0"):
+                break  # gzip files may be padded with zeros
+            raise _DeadError(Reason.DECOMPRESSION)
+        member: Any = zlib.decompressobj(_GZIP_WINDOW_BITS) if magic == GZIP_MAGIC else ZstdDecompressor()
+        try:
+            parts.append(member.decompress(rest, bytes_max + 1 - size))
+        except (zlib.error, ZstdError) as error:
+            raise _DeadError(Reason.DECOMPRESSION) from error
+        size += len(parts[-1])
+        if size <= bytes_max and not member.eof:
+            raise _DeadError(Reason.DECOMPRESSION)
+        rest = member.unused_data
+    if size > bytes_max:
+        raise _DeadError(Reason.RECORD_TOO_LARGE)
+    return b"".join(parts)
+
+
+def _members(text: str) -> dict[str, str]:
+    """Split the text of an object into keys and the texts of their values.
+
+    Raises:
+        _UnsplittableError: as for `_split`, or a key cannot be read.
+    """
+    members = {}
+    for piece in _split(text, "{", "}"):
+        member = piece.strip(_WHITESPACE)
+        try:
+            key, end = _key_of(member)
+        except (json.JSONDecodeError, RecursionError) as error:
+            raise _UnsplittableError from error
+        rest = member[end:].lstrip(_WHITESPACE)
+        if not isinstance(key, str) or not rest.startswith(":"):
+            raise _UnsplittableError
+        members[key] = rest[1:].strip(_WHITESPACE)
+    return members
+
+
+def _split(text: str, opening: str, closing: str) -> list[str]:
+    """Split the text of an array or object at its commas; its elements need not be valid, and may be empty.
+
+    Raises:
+        _UnsplittableError: not closed, brackets do not match, or something follows.
+    """
+    text = text.strip(_WHITESPACE)
+    if not text.startswith(opening):
+        raise _UnsplittableError
+    pieces = []
+    begin = 1
+    open_brackets: list[str] = []
+    for token in _TOKEN.finditer(text, 1):
+        mark = token[0]
+        if mark[0] == '"':
+            if not token[1]:
+                raise _UnsplittableError  # a string that never ends swallows what separates elements
+        elif mark in "[{":
+            open_brackets.append("]" if mark == "[" else "}")
+        elif open_brackets:
+            if mark != "," and mark != open_brackets.pop():
+                raise _UnsplittableError
+        elif mark not in (",", closing):
+            raise _UnsplittableError
+        else:
+            pieces.append(text[begin : token.start()])
+            begin = token.end()
+            if mark == closing:
+                if begin != len(text):
+                    raise _UnsplittableError
+                return [] if len(pieces) == 1 and not pieces[0].strip(_WHITESPACE) else pieces
+    raise _UnsplittableError

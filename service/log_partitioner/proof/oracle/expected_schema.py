@@ -17,9 +17,12 @@ from log_partitioner.proof.oracle.json_text import Exact
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
+    from log_partitioner.config.settings import SchemaSettings
+
 LONG53_MAX = 1 << 53
 LONG64_MAX = (1 << 63) - 1
 LONG64_MIN = -(1 << 63)
+_CHARACTERS_PER_CHARACTER = 6  # of a schema's text, to those of our own form
 _INTEGERS = frozenset({"long53", "long64"})
 _DOUBLES = frozenset({"long53", "double"})
 
@@ -79,22 +82,10 @@ def limit_keys(entry: Type, keys_max: int) -> Type:
     return Record(tuple((name, _limit_keys(kind, keys_max)) for name, kind in entry.fields))
 
 
-def fields_of(kind: Type) -> int:
-    """Count the fields of a type, nested ones too."""
-    if isinstance(kind, Record):
-        return sum(1 + fields_of(item) for _, item in kind.fields)
-    if isinstance(kind, Array):
-        return fields_of(kind.items)
-    return fields_of(kind.values) if isinstance(kind, Map) else 0
-
-
-def characters_of(kind: Type) -> int:
-    """Estimate the length of a type's schema text, rather too low."""
-    if isinstance(kind, Record):
-        return 20 + sum(40 + 2 * len(name) + characters_of(item) for name, item in kind.fields)
-    if isinstance(kind, Array):
-        return 20 + characters_of(kind.items)
-    return 20 + characters_of(kind.values) if isinstance(kind, Map) else 10
+def is_over(kind: Type, limits: SchemaSettings) -> bool:
+    """Return whether an entry of this type may pass a bound of one schema; its text is estimated generously."""
+    fields = sum(1 for _ in paths_of(kind))
+    return fields > limits.fields_max or _CHARACTERS_PER_CHARACTER * len(str(kind)) > limits.bytes_max
 
 
 def schema_differences(expected: Type, published: Type, path: str = "") -> Iterator[str]:
@@ -106,9 +97,9 @@ def schema_differences(expected: Type, published: Type, path: str = "") -> Itera
         for name in sorted(wanted.keys() | given.keys()):
             at = f"{path}.{name}" if path else name
             if name not in given:
-                yield f"{at}: field is missing ({label(wanted[name])})"
+                yield f"{at}: field is missing ({_label(wanted[name])})"
             elif name not in wanted:
-                yield f"{at}: field occurs in no entry ({label(given[name])})"
+                yield f"{at}: field occurs in no entry ({_label(given[name])})"
             else:
                 yield from schema_differences(wanted[name], given[name], at)
     elif isinstance(expected, Array) and isinstance(published, Array):
@@ -116,7 +107,7 @@ def schema_differences(expected: Type, published: Type, path: str = "") -> Itera
     elif isinstance(expected, Map) and isinstance(published, Map):
         yield from schema_differences(expected.values, published.values, f"{path}{{}}")
     else:
-        yield f"{path}: {label(published)} where the entries make it {label(expected)}"
+        yield f"{path}: {_label(published)} where the entries make it {_label(expected)}"
 
 
 def without_subtrees(expected: Type, published: Type) -> Type:
@@ -169,15 +160,6 @@ def paths_of(kind: Type, at: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
         yield from paths_of(kind.values, (*at, "{}"))
 
 
-def label(kind: Type) -> str:
-    """Name a type for people."""
-    if isinstance(kind, Record):
-        return "record" if kind.fields else "empty-object"
-    if isinstance(kind, Array):
-        return f"array of {label(kind.items)}"
-    return f"map of {label(kind.values)}" if isinstance(kind, Map) else kind
-
-
 def _type_of(value: object, depth: int, depth_max: int) -> Type:
     """Infer a type; `depth` is that of a container in this place."""
     if isinstance(value, str):
@@ -208,3 +190,7 @@ def _limit_keys(kind: Type, keys_max: int) -> Type:
     if len(kind.fields) > keys_max:
         return Map(_limit_keys(join([item for _, item in kind.fields]), keys_max))
     return Record(tuple((name, _limit_keys(item, keys_max)) for name, item in kind.fields))
+
+
+def _label(kind: Type) -> str:
+    return kind if isinstance(kind, str) else type(kind).__name__.lower()

@@ -5,7 +5,7 @@ Owns nothing but the order of the steps; the rules stand in `decode`, `locate` a
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import lru_cache, partial
 from hashlib import blake2b
 from typing import TYPE_CHECKING, NamedTuple
 from zoneinfo import ZoneInfo
@@ -14,8 +14,8 @@ from log_partitioner.formats.dead_letter import Reason, reason_of
 from log_partitioner.formats.model import Headers, PartitionKey, RootLink, SourceRecord
 from log_partitioner.proof.oracle.decode import NO_REASONS, DecodedEntry, Decoder, Reasons
 from log_partitioner.proof.oracle.equal import DIGEST_BYTES, canonical, digest
-from log_partitioner.proof.oracle.expected_schema import Type, characters_of, fields_of, type_of_entry
-from log_partitioner.proof.oracle.locate import IdRule, Surroundings, TimeRule, UserRule, root_of
+from log_partitioner.proof.oracle.expected_schema import Type, is_over, type_of_entry
+from log_partitioner.proof.oracle.locate import Surroundings, TimeRule, UserRule, id_of, parse_path, root_of
 from log_partitioner.proof.oracle.times import date_and_hour
 
 if TYPE_CHECKING:
@@ -60,11 +60,11 @@ class Judge:
         self._decoder = Decoder(settings.input)
         self._user = UserRule(settings.user)
         self._time = TimeRule(settings.time)
-        self._id = IdRule(settings.id.paths)
+        self._id_paths = tuple(map(parse_path, settings.id.paths))
         self._zone = ZoneInfo(settings.partition.zone)
         self._limits = settings.record_schema
         self._chain_header = settings.input.chain_header
-        self._may_be_dead = lru_cache(TYPES_MAX)(self._reasons_of)
+        self._is_over = lru_cache(TYPES_MAX)(partial(is_over, limits=settings.record_schema))
 
     @property
     def parse(self) -> Parse:
@@ -103,19 +103,14 @@ class Judge:
         deliverable = Deliverable(
             key=PartitionKey(user, *place),
             event_time_us=time_us,
-            id=self._id.id_of(entry, around),
+            id=id_of(self._id_paths, entry, around),
             timestamp_ms=NO_TIMESTAMP if timestamp_ms is None or timestamp_ms > TIMESTAMP_MAX_MS else timestamp_ms,
             root=root,
             digest=digest(canonical(entry)),
             type=kind,
         )
-        return JudgedEntry(deliverable, self._may_be_dead(kind))
-
-    def _reasons_of(self, kind: Type) -> Reasons:
-        """Return the reason that an entry over the limits of a schema may have: it may be cut down or be dead."""
-        size = 2 * characters_of(kind)
-        is_over = fields_of(kind) > self._limits.fields_max or size > self._limits.bytes_max
-        return frozenset({Reason.TOO_MANY_FIELDS}) if is_over else NO_REASONS
+        # An entry over the limits of a schema may be cut down or be dead.
+        return JudgedEntry(deliverable, frozenset({Reason.TOO_MANY_FIELDS}) if self._is_over(kind) else NO_REASONS)
 
 
 def value_digest(value: bytes | None) -> bytes:

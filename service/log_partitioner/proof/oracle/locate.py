@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from zoneinfo import ZoneInfo
 
 from log_partitioner.formats.model import RootLink
@@ -27,9 +27,9 @@ _EXACT_MAX = 1 << 53  # every integer up to it is a double
 
 
 class Path(NamedTuple):
-    """A place to look: for a header, `keys` is its name alone; for the whole record key, it is empty."""
+    """A place to look: `origin` is entry, envelope, key or header; without `keys` it is the whole record key."""
 
-    origin: Literal["entry", "envelope", "key", "header"]
+    origin: str
     keys: tuple[str, ...]
 
 
@@ -37,13 +37,12 @@ def parse_path(text: str) -> Path:
     """Read a path as settings write it."""
     if text == "key":
         return Path("key", ())
-    if text.startswith("header:"):
-        return Path("header", (text.removeprefix("header:"),))
-    if text.startswith("envelope:"):
-        return Path("envelope", _keys(text.removeprefix("envelope:")))
-    if text.startswith("key:"):
-        return Path("key", _keys(text.removeprefix("key:")))
-    return Path("entry", _keys(text))
+    origin, colon, keys = text.partition(":")
+    if origin == "header" and colon:
+        return Path(origin, (keys,))
+    if origin not in ("envelope", "key") or not colon:
+        origin, keys = "entry", text
+    return Path(origin, tuple(part.replace("\0", ".") for part in keys.replace("\\.", "\0").split(".")))
 
 
 class Surroundings:
@@ -62,25 +61,31 @@ class Surroundings:
     @cached_property
     def key_json(self) -> object:
         """The record key as JSON; None if it is none."""
-        if self.key_text is None:
-            return None
+        text = self.key_text or ""
         try:
-            value = self._parse(self.key_text)
+            value = self._parse(text)
         except (json.JSONDecodeError, RecursionError):
             return None
-        is_bad = may_hold_surrogates(self.key_text) and holds_lone_surrogates(value)
-        return None if is_bad else value
+        return None if may_hold_surrogates(text) and holds_lone_surrogates(value) else value
 
-    def header(self, name: str) -> str | None:
-        """Return the last header of a name as text."""
-        values = [value for header, value in self._record.headers if header == name]
-        return _utf8(values[-1]) if values else None
+    @cached_property
+    def headers(self) -> dict[str, str | None]:
+        """The last header of each name as text."""
+        return {name: _utf8(value) for name, value in self._record.headers}
 
 
 def values_at(paths: tuple[Path, ...], entry: JsonObject, around: Surroundings) -> Iterator[object]:
     """Yield the value at each path, in order, without those that are absent or null."""
-    for path in paths:
-        value = _value_at(path, entry, around)
+    for origin, keys in paths:
+        value: object = entry
+        if origin == "envelope":
+            value = around.envelope
+        elif origin == "header":
+            value = around.headers
+        elif origin == "key":
+            value = around.key_json if keys else around.key_text
+        for key in keys:
+            value = value.get(key) if isinstance(value, dict) else None
         if value is not None:
             yield value
 
@@ -93,39 +98,37 @@ def text_of(value: object) -> str | None:
         return str(value)
     if isinstance(value, float) and -_EXACT_MAX <= value <= _EXACT_MAX and value == int(value):
         return str(int(value))
-    if isinstance(value, Exact) and value.is_integer:
-        return value.literal
-    return None
+    return value.literal if isinstance(value, Exact) and value.is_integer else None
 
 
 def root_of(around: Surroundings, header: str) -> RootLink | None:
     """Return the first link of a record's source topic chain (DESIGN 3.8): [topic, partition, offset, index, ...].
 
-    A link with an index that is none is no link: without it, two outputs of one root would look like a replay.
+    A link beyond Kafka's bounds is none; nor is one with an index that is none: without it, two outputs of one root
+    would look like a replay.
     """
-    text = around.header(header)
-    if text is None:
-        return None
     try:
-        links = json.loads(text)
+        links = json.loads(around.headers.get(header) or "")
     except (ValueError, RecursionError):
         return None
-    first = links[0] if isinstance(links, list) and links else None
-    match first:
-        case [str(topic), partition, offset, *more] if _is_link(topic, partition, offset):
+    match links:
+        case [[str(topic), partition, offset, *more], *_] if (
+            len(topic) <= _TOPIC_CHARS_MAX and _is_natural(partition, bits=31) and _is_natural(offset, bits=63)
+        ):
             index = more[0] if more else None
             if index is None or _is_natural(index, bits=31):
                 return RootLink(topic, partition, offset, index)
     return None
 
 
-def _is_link(topic: str, partition: object, offset: object) -> bool:
-    """Return whether a link is within Kafka's bounds, and can stand in a row."""
-    return len(topic) <= _TOPIC_CHARS_MAX and _is_natural(partition, bits=31) and _is_natural(offset, bits=63)
-
-
 def _is_natural(number: object, *, bits: int) -> bool:
     return isinstance(number, int) and not isinstance(number, bool) and 0 <= number < 1 << bits
+
+
+def id_of(paths: tuple[Path, ...], entry: JsonObject, around: Surroundings) -> str | None:
+    """Return the unique id of an entry as text, or None if there is none."""
+    texts = map(text_of, values_at(paths, entry, around))
+    return next((text for text in texts if text is not None), None)
 
 
 class UserRule:
@@ -145,18 +148,6 @@ class UserRule:
         return self._otherwise
 
 
-class IdRule:
-    """Finds the unique id of an entry."""
-
-    def __init__(self, paths: tuple[str, ...]) -> None:
-        self._paths = tuple(map(parse_path, paths))
-
-    def id_of(self, entry: JsonObject, around: Surroundings) -> str | None:
-        """Return the id as text, or None if there is none."""
-        texts = map(text_of, values_at(self._paths, entry, around))
-        return next((text for text in texts if text is not None), None)
-
-
 class TimeRule:
     """Finds the event time of an entry."""
 
@@ -169,19 +160,15 @@ class TimeRule:
 
     def time_of(self, entry: JsonObject, around: Surroundings, timestamp_ms: int | None) -> int | None:
         """Return the event time in microseconds, or None if the entry is dead for want of one."""
-        time_us = self._first_readable(entry, around)
-        if time_us is not None and self._is_plausible(time_us, timestamp_ms):
-            return time_us
-        if self._settings.missing == "dead-letter" or timestamp_ms is None or not 0 <= timestamp_ms * 1_000 < END_US:
-            return None
-        return timestamp_ms * 1_000
-
-    def _first_readable(self, entry: JsonObject, around: Surroundings) -> int | None:
         for value in values_at(self._paths, entry, around):
             time_us = read_time(value, unit=self._settings.epoch_unit, zone=self._zone)
             if time_us is not None:
-                return time_us
-        return None
+                if self._is_plausible(time_us, timestamp_ms):
+                    return time_us
+                break
+        if self._settings.missing == "dead-letter" or timestamp_ms is None or not 0 <= timestamp_ms * 1_000 < END_US:
+            return None
+        return timestamp_ms * 1_000
 
     def _is_plausible(self, time_us: int, timestamp_ms: int | None) -> bool:
         if not max(self._earliest_us, FIRST_US) <= time_us < END_US:
@@ -190,34 +177,8 @@ class TimeRule:
         return not is_clock or time_us - self._ahead_us <= (timestamp_ms or 0) * 1_000
 
 
-def _value_at(path: Path, entry: JsonObject, around: Surroundings) -> object:
-    match path.origin:
-        case "entry":
-            return _descend(entry, path.keys)
-        case "envelope":
-            return _descend(around.envelope, path.keys)
-        case "header":
-            return around.header(path.keys[0])
-        case "key":
-            return _descend(around.key_json, path.keys) if path.keys else around.key_text
-
-
-def _descend(value: object, keys: tuple[str, ...]) -> object:
-    for key in keys:
-        if not isinstance(value, dict):
-            return None
-        value = value.get(key)
-    return value
-
-
-def _keys(path: str) -> tuple[str, ...]:
-    return tuple(part.replace("\0", ".") for part in path.replace("\\.", "\0").split("."))
-
-
 def _utf8(value: bytes | None) -> str | None:
-    if value is None:
-        return None
     try:
-        return value.decode()
+        return None if value is None else value.decode()
     except UnicodeDecodeError:
         return None

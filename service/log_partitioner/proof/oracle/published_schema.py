@@ -1,22 +1,27 @@
 """A published row schema (DESIGN 3.2, 3.3): its types, faults of its form, and the way to read its rows.
 
-Owns marks and original names: a row read by it is an entry under its original names, in the form of `equal`.
+Owns marks and names: a row read by it is an entry under its original names, in the form of `equal`. The exact schema of
+a reference is a projection of the one in its object's header; thousands share one, so it is remembered.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import fastavro
+import msgspec
 
+from log_partitioner.formats.projection import project
 from log_partitioner.proof.oracle.equal import canonical
-from log_partitioner.proof.oracle.expected_schema import Array, Map, Record, Type
-from log_partitioner.proof.oracle.names import names_by_original
+from log_partitioner.proof.oracle.expected_schema import Array, Map, Record, Type, is_covered_by, paths_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from log_partitioner.proof.oracle.json_text import Parse
 
 META = "_meta"
@@ -35,6 +40,10 @@ _META_FIELDS = [
 ]
 _PLAIN = {"boolean": "boolean", "long": "long64", "double": "double", "string": "string"}
 _MARKED = {("long", "long53"): "long53", ("string", "json"): "json", ("string", "null"): "null"}
+
+_DIGITS = frozenset("0123456789")
+_ALLOWED = _DIGITS | frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_")
+_EXACT_MAX = 2048
 
 Avro = Any  # Avro schemas are nested JSON
 Restore = Callable[[Any], object]
@@ -60,7 +69,6 @@ class PublishedSchema:
         if not fields or fields[0]["name"] != META or _plain(fields[0]["type"]) != _META_FIELDS:
             self.problems.append("the first field is not _meta as specified")
         self.type, self.restore = self._record(fields[1:], "", reserved=(META,), keeps_names=keeps_names)
-        self.names = frozenset(_original_name(field) for field in fields[1:])
 
     @cached_property
     def avro(self) -> Avro:
@@ -183,3 +191,67 @@ def _plain(avro: Avro) -> Avro:
         kept = {key: avro[key] for key in ("type", "logicalType") if key in avro}
         return kept if len(kept) > 1 else avro["type"]
     return avro
+
+
+class ExactSchema(NamedTuple):
+    """The schema of one reference; `problems` say why an object with this header may not hold it."""
+
+    type: Type
+    paths: frozenset[tuple[str, ...]]
+    problems: tuple[str, ...]
+
+
+class HeaderSchema:
+    """The schema in an object's header, by which its rows are decoded and restored; remembers the exact ones in it."""
+
+    def __init__(self, text: str, parse: Parse) -> None:
+        self.fingerprint = hashlib.sha256(text.encode()).hexdigest()
+        self.published = PublishedSchema(text, parse)
+        self._text = text
+        self._parse = parse
+        self._exact = lru_cache(_EXACT_MAX)(self._project)
+
+    def exact(self, projection: Any) -> ExactSchema:
+        """Return the exact schema that a projection makes of this one.
+
+        Raises:
+            ValueError: it is no projection of it.
+        """
+        return self._exact(msgspec.json.encode(projection))
+
+    def _project(self, projection: bytes) -> ExactSchema:
+        own = self.published
+        if projection != b"null":
+            text = json.dumps(project(json.loads(self._text), json.loads(projection)))
+            own = PublishedSchema(text, self._parse, keeps_names=True)
+        problems = [problem for problem in own.problems if problem not in self.published.problems]
+        problems += [f"{path}: two fields of this original name" for path in own.beside]
+        if not is_covered_by(own.type, self.published.type):
+            problems.append("the pack's schema changes a type of the reference's")
+        return ExactSchema(own.type, frozenset(paths_of(own.type)), tuple(problems))
+
+
+def names_by_original(originals: Iterable[str], *, reserved: Iterable[str] = ()) -> dict[str, list[str]]:
+    """Return the Avro names of the fields of each original, in the order in which they stand in their record.
+
+    A leading digit gets `_`, a character that Avro forbids becomes `_x<HEX>`. If names are alike but for case, the
+    first original in code-point order keeps its own name; each other gets the first of `_2`, `_3`, ... that no field
+    has or wants. No field gets one that is reserved, in any case.
+    """
+    wanted = [(original, _legal(original)) for original in sorted(originals)]
+    wishes = {name.lower() for _, name in wanted}
+    taken = set(reserved)
+    names: dict[str, list[str]] = {}
+    for original, wish in wanted:
+        name, number = wish, 1
+        while name.lower() in taken or (number > 1 and name.lower() in wishes):
+            number += 1
+            name = f"{wish}_{number}"
+        taken.add(name.lower())
+        names.setdefault(original, []).append(name)
+    return names
+
+
+def _legal(original: str) -> str:
+    name = "".join(char if char in _ALLOWED else f"_x{ord(char):X}" for char in original)
+    return f"_{name}" if not name or name[0] in _DIGITS else name

@@ -1,6 +1,6 @@
 """Converts a value to an event time in microseconds since 1970 (DESIGN 3.1), and that to date and hour.
 
-Owns which texts and numbers are times; `locate` decides whether a time is absurd.
+Owns which texts and numbers are times, and takes texts apart piece by piece; `locate` decides whether a time is absurd.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from decimal import Decimal
 from typing import Literal
 
 from log_partitioner.proof.oracle.json_text import Exact
-from log_partitioner.proof.oracle.written_times import read_written
 
 EpochUnit = Literal["auto", "s", "ms", "us", "ns"]
 
@@ -21,12 +20,18 @@ _MICROSECOND = timedelta(microseconds=1)
 # Every zone can name the hour of what lies between: the second day of the first year, the last but one of the last.
 FIRST_US = (datetime(1, 1, 2, tzinfo=UTC) - _EPOCH) // _MICROSECOND
 END_US = (datetime(9999, 12, 31, tzinfo=UTC) - _EPOCH) // _MICROSECOND
-_DATE_AND_TIME = re.compile(r"\d{4}-\d{2}-\d{2}[Tt ]\d{2}:\d{2}.*", re.ASCII | re.DOTALL)
+_ISO = re.compile(r"\d{4}-\d{2}-\d{2}[Tt ]\d{2}:\d{2}.*", re.ASCII | re.DOTALL)
 _NUMERIC = re.compile(r"[+-]?\d+(\.\d+)?", re.ASCII)
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_DAY = re.compile(r"(?P<year>\d{4})([-/]?)(?P<month>\d\d)\2(?P<day>\d\d)")
+_NAMED_DAY = re.compile(r"((mon|tue|wed|thu|fri|sat|sun), )?(?P<day>\d\d?)([ /-])(?P<month>[a-z]{3})\4(?P<year>\d{4})")
+_CLOCK = re.compile(r"[t :](\d\d)(:?)(\d\d)(?:\2(\d\d)(?:[.,](\d+))?)?")
+_OFFSET = re.compile(r"([+-])(\d\d)(?::?(\d\d))?( [a-z]{2,5}| \([a-z]{2,5}\))?")
+_UTC = re.compile(r"z|utc?|gmt")
+_REGION = re.compile(r"(\[[a-z0-9_/+-]+\])?")
 # What Decimal holds exactly by default, and more than any calendar needs.
 _DIGITS_MAX = 28
-_PER_MICROSECOND = {"s": 1e6, "ms": 1e3, "us": 1.0, "ns": 1e-3}
-_EXACT_PER_MICROSECOND = {unit: Decimal(repr(factor)) for unit, factor in _PER_MICROSECOND.items()}
+_PER_UNIT = {"s": (1_000_000, 1), "ms": (1_000, 1), "us": (1, 1), "ns": (1, 1_000)}
 # Beyond any window; what cannot be held is readable and absurd.
 _NEVER = 1 << 100
 
@@ -35,15 +40,17 @@ def read_time(value: object, *, unit: EpochUnit, zone: tzinfo) -> int | None:
     """Read a value as a time; None if it is none. The result may be outside every calendar."""
     if isinstance(value, bool):
         return None
-    if isinstance(value, int):
-        return _from_integer(value, unit)
-    if isinstance(value, float):
-        return _from_float(value, unit)
+    if isinstance(value, int | float):
+        return _from_number(value, unit)
     if isinstance(value, Exact):
         return _NEVER if value.is_integer else None
-    if isinstance(value, str):
-        return _from_text(value, unit, zone)
-    return None
+    if not isinstance(value, str):
+        return None
+    if (match := _NUMERIC.fullmatch(value)) is None:
+        return _from_words(value, zone)
+    if len(value) > _DIGITS_MAX:
+        return _NEVER
+    return _from_number(int(value) if match[1] is None else Decimal(value), unit)
 
 
 def read_bound(text: str, zone: tzinfo) -> int:
@@ -60,48 +67,17 @@ def date_and_hour(time_us: int, zone: tzinfo) -> tuple[str, int] | None:
         moment = (_EPOCH + timedelta(microseconds=time_us)).astimezone(zone)
     except (OverflowError, ValueError):
         return None
-    return f"{moment.year:04}-{moment.month:02}-{moment.day:02}", moment.hour
+    return moment.date().isoformat(), moment.hour
 
 
-def _from_text(text: str, unit: EpochUnit, zone: tzinfo) -> int | None:
-    match = _NUMERIC.fullmatch(text)
-    if match is None:
-        return _from_words(text, zone)
-    if len(text) > _DIGITS_MAX:
-        return _NEVER
-    return _from_integer(int(text), unit) if match[1] is None else _from_decimal(Decimal(text), unit)
-
-
-def _from_words(text: str, zone: tzinfo) -> int | None:
-    if _DATE_AND_TIME.fullmatch(text):
-        with suppress(ValueError):
-            return read_bound(text, zone)
-    return read_written(text, zone)
-
-
-def _from_integer(number: int, unit: EpochUnit) -> int:
-    if unit == "auto":
-        unit = _unit_of(number)
-    match unit:
-        case "s":
-            return number * 1_000_000
-        case "ms":
-            return number * 1_000
-        case "us":
-            return number
-        case _:
-            return number // 1_000
-
-
-def _from_float(number: float, unit: EpochUnit) -> int | None:
-    try:
-        return round(number * _PER_MICROSECOND[_unit_of(number) if unit == "auto" else unit])
-    except (OverflowError, ValueError):
-        return None
-
-
-def _from_decimal(number: Decimal, unit: EpochUnit) -> int:
-    return round(number * _EXACT_PER_MICROSECOND[_unit_of(number) if unit == "auto" else unit])
+def _from_number(number: float | Decimal, unit: EpochUnit) -> int | None:
+    """Convert units to the nearest microsecond, whole nanoseconds downwards; None if no float holds the result."""
+    times, per = _PER_UNIT[_unit_of(number) if unit == "auto" else unit]
+    if isinstance(number, int):
+        return number * times // per
+    with suppress(OverflowError):
+        return round(number * times / per)
+    return None
 
 
 def _unit_of(number: float | Decimal) -> EpochUnit:
@@ -111,3 +87,62 @@ def _unit_of(number: float | Decimal) -> EpochUnit:
     if magnitude < 10**14:
         return "ms"
     return "us" if magnitude < 10**17 else "ns"
+
+
+def _from_words(text: str, zone: tzinfo) -> int | None:
+    """Read a text that is no number: as ISO 8601 by the standard library, else a date, maybe a clock, maybe a zone."""
+    if _ISO.fullmatch(text):
+        with suppress(ValueError):
+            return read_bound(text, zone)
+    text = text.lower() if text.isascii() else ""
+    found = _DAY.match(text) or _NAMED_DAY.match(text)
+    since = None if found is None else _day(found)
+    if found is None or since is None:
+        return None
+    if not (rest := text[found.end() :]):
+        return _local(since, zone)
+    clock = _CLOCK.match(rest)
+    of_day = None if clock is None else _time_of_day(clock)
+    if clock is None or of_day is None:
+        return None
+    if not (rest := rest[clock.end() :]):
+        return _local(since + of_day, zone)
+    offset = _zone(rest.removeprefix(" "))
+    return None if offset is None else (since + of_day - offset) // _MICROSECOND
+
+
+def _day(found: re.Match[str]) -> timedelta | None:
+    """Return the time from 1970 to the day; None if there is no such day."""
+    month = found["month"]
+    number = int(month) if month.isdigit() else _MONTHS.index(month) + 1 if month in _MONTHS else 0
+    with suppress(ValueError):
+        return datetime(int(found["year"]), number, int(found["day"]), tzinfo=UTC) - _EPOCH
+    return None
+
+
+def _time_of_day(clock: re.Match[str]) -> timedelta | None:
+    """Return the time since midnight: up to the next one, and a leap second is the second after it."""
+    hours, minutes, seconds = (int(clock[number] or 0) for number in (1, 3, 4))
+    since = timedelta(minutes=minutes, seconds=seconds, microseconds=int(f"{clock[5] or 0}00000"[:6]))
+    is_over = hours > 23 and (hours > 24 or since)  # noqa: PLR2004 - a clock's
+    return None if is_over or minutes > 59 or seconds > 60 else since + timedelta(hours=hours)  # noqa: PLR2004
+
+
+def _zone(text: str) -> timedelta | None:
+    """Return the offset of a zone; a name behind the offset, or in brackets, adds nothing."""
+    found = _OFFSET.match(text) or _UTC.match(text)
+    if found is None or not _REGION.fullmatch(text, found.end()):
+        return None
+    if found.re is _UTC:
+        return timedelta()
+    hours, minutes = int(found[2]), int(found[3] or 0)
+    if hours > 23 or minutes > 59:  # noqa: PLR2004 - a clock's
+        return None
+    return timedelta(hours=hours, minutes=minutes) * (-1 if found[1] == "-" else 1)
+
+
+def _local(since: timedelta, zone: tzinfo) -> int:
+    try:
+        return ((_EPOCH + since).replace(tzinfo=zone) - _EPOCH) // _MICROSECOND
+    except OverflowError:
+        return _NEVER

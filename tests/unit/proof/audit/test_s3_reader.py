@@ -9,7 +9,8 @@ import pytest
 
 from log_partitioner.config.s3_settings import S3Settings
 from log_partitioner.errors import CouldNotTellError
-from log_partitioner.proof.audit.store import Address, S3Reader
+from log_partitioner.proof.audit.context import Address
+from log_partitioner.proof.audit.run import S3Reader
 
 
 class Refusing:

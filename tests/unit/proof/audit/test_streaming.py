@@ -47,7 +47,7 @@ class WatchedTopics(MemoryTopics):
 def reads_of(world: World) -> list[dict[TopicPartition, tuple[int, int]]]:
     """Audit a world that is clean; return what was read of the source, one read after the other."""
     topics = WatchedTopics(world.build())
-    assert Audit(settings(), Options(), topics, MemoryStore(world.objects)).run().exit_code is ExitCode.CLEAN
+    assert Audit(settings(), Options(), topics, MemoryStore(world.objects).get).run().exit_code is ExitCode.CLEAN
     return topics.reads
 
 

@@ -2,7 +2,7 @@
 
 from log_partitioner.formats.model import TopicPartition
 from log_partitioner.proof.accounting import ExitCode
-from log_partitioner.proof.audit.uncommitted import Reached, notes_of
+from log_partitioner.proof.audit.ranges import Reached, notes_of
 from log_partitioner_pipeline.audit.scope import Source, beyond_notes, span_of
 from log_partitioner_pipeline.kafka import Ends
 from tests.unit.proof.audit.world import APP_1, clean_world, record

@@ -49,7 +49,7 @@ from log_partitioner.formats.reference import (
     encode_message,
 )
 from log_partitioner.proof.audit.audit import Audit, Options
-from log_partitioner.proof.audit.store import Address, FetchedObject
+from log_partitioner.proof.audit.context import Address, FetchedObject
 from log_partitioner.proof.audit.whose import Groups, of_group
 
 if TYPE_CHECKING:
@@ -240,7 +240,7 @@ class World:
         groups.read_on(topics, asked.kafka.flushes_topic)
         lineage = groups.lineage(asked.kafka)
         asked = of_group(asked, lineage.group_id)
-        return Audit(asked, options, topics, MemoryStore(self.objects), lineage).run()
+        return Audit(asked, options, topics, MemoryStore(self.objects).get, lineage).run()
 
     def change_message(self, number: int, **changes: Any) -> None:
         """Put other values into a message of references."""

@@ -9,8 +9,7 @@ import pytest
 from log_partitioner import zstd
 from log_partitioner.config.settings import InputSettings
 from log_partitioner.formats.dead_letter import Reason
-from log_partitioner.proof.oracle.decode import DecodedEntry, Decoder
-from log_partitioner.proof.oracle.decompress import GZIP_MAGIC, ZSTD_MAGIC
+from log_partitioner.proof.oracle.decode import GZIP_MAGIC, ZSTD_MAGIC, DecodedEntry, Decoder
 from log_partitioner.proof.oracle.json_text import Exact
 
 DEAD = Reason

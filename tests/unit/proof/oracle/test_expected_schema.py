@@ -5,13 +5,14 @@ from itertools import permutations
 
 import pytest
 
+from log_partitioner.config.settings import SchemaSettings
 from log_partitioner.proof.oracle.expected_schema import (
     Array,
     Map,
     Record,
     Type,
-    fields_of,
     is_covered_by,
+    is_over,
     join,
     limit_keys,
     paths_of,
@@ -116,8 +117,24 @@ def test_map_values_are_joined_before_they_are_limited() -> None:
     assert limit_keys(record(x=inner), 2) == record(x=Map(Map("long53")))
 
 
-def test_fields_are_counted_with_nested_ones() -> None:
-    assert fields_of(record(a=record(b="null", c=Array(record(d="null"))))) == 4
+class Narrow(SchemaSettings):
+    """Bounds that a small type passes."""
+
+    fields_max = 3
+    bytes_max = 600
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        (record(a=record(b="null", c="null")), False),
+        (record(a=record(b="null", c=Array(record(d="null")))), True),
+        (Record((("x" * 100, "null"),)), True),
+    ],
+)
+def test_entry_of_too_many_fields_or_too_long_names_is_over_a_bound(kind: Type, *, expected: bool) -> None:
+    """Nested ones count."""
+    assert is_over(kind, Narrow()) == expected
 
 
 def test_differences_name_field_and_types() -> None:

@@ -8,7 +8,7 @@ import pytest
 from log_partitioner.config.settings import TimeSettings, UserSettings
 from log_partitioner.formats.model import RootLink, SourceRecord, TopicPartition
 from log_partitioner.proof.oracle.json_text import exact, parse_rounding
-from log_partitioner.proof.oracle.locate import IdRule, Path, Surroundings, TimeRule, UserRule, parse_path, root_of
+from log_partitioner.proof.oracle.locate import Path, Surroundings, TimeRule, UserRule, id_of, parse_path, root_of
 from log_partitioner.proof.oracle.times import EpochUnit, date_and_hour, read_time
 
 UTC = ZoneInfo("UTC")
@@ -87,10 +87,10 @@ def test_missing_user_has_the_configured_name() -> None:
 
 
 def test_id_is_text_or_nothing() -> None:
-    rule = IdRule(("a", "b"))
-    assert rule.id_of({"a": 1.5, "b": 12}, around()) == "12"
-    assert rule.id_of({"a": ""}, around()) == ""
-    assert rule.id_of({}, around()) is None
+    paths = Path("entry", ("a",)), Path("entry", ("b",))
+    assert id_of(paths, {"a": 1.5, "b": 12}, around()) == "12"
+    assert id_of(paths, {"a": ""}, around()) == ""
+    assert id_of(paths, {}, around()) is None
 
 
 @pytest.mark.parametrize(
