@@ -16,12 +16,13 @@ from bench.worker import Figures, discard, fill, print_table
 from bench.workloads import PARTITIONS, WORKLOADS, Workload, generate
 from log_partitioner.avro.infer import infer_entry
 from log_partitioner.avro.schema import row_schema
-from log_partitioner.avro.schema_types import Limits, RecordType
+from log_partitioner.avro.schema_types import RecordType, SchemaBounds
 from log_partitioner.batch.messages import Sender, Uploaded, reference_messages
 from log_partitioner.batch.reference_lines import LineWriter, Numbered
 from log_partitioner.batch.row_writer import Blocks
 from log_partitioner.batch.seal import SealedObject
 from log_partitioner.boundary import Message, SealedFile, StoredObject
+from log_partitioner.config.settings import KafkaSettings
 from log_partitioner.formats.model import TopicPartition
 from tools.local.errors import StackError
 
@@ -30,7 +31,8 @@ _LINES_BYTES_MAX = 666_808  # of a message, by default
 _FIRST_OFFSET = 123_456_789
 _HOUR_US = 1_714_521_600_000_000
 _BLOCK_BYTES = 330  # of one entry, compressed
-_SENDER = Sender("worker-1", "boot-1", "group", "bucket", "references", "flushes", "dead-letters")
+_KAFKA = KafkaSettings(bootstrap_servers="nowhere:1", group_id="group", source_topics=("source",))
+_SENDER = Sender("worker-1", "boot-1", _KAFKA, "bucket")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -92,7 +94,7 @@ def _entry_type() -> RecordType:
     """Return the type of an entry that has all fields."""
     workload = Workload(name="", users=1, fields=_FIELDS)
     entries = map(json.loads, islice(generate(workload), 1000))
-    return infer_entry(max(entries, key=len), Limits(depth_max=16, object_keys_max=500, json_depth_max=100))
+    return infer_entry(max(entries, key=len), SchemaBounds(depth_max=16, object_keys_max=500, json_depth_max=100))
 
 
 def _size_of(message: Message) -> int:

@@ -19,11 +19,10 @@ from typing import NamedTuple
 from bench.stages import LANES, settings_of
 from log_partitioner.adapters.spool import DiskSpool
 from log_partitioner.batch.batch import Opening
+from log_partitioner.batch.pack_plan import seal_rules
 from log_partitioner.batch.seal import seal
 from log_partitioner.boundary import Membership
-from log_partitioner.config.rules import json_decoder, seal_rules
 from log_partitioner.formats.model import CommittedOffset, SourceRecord, TopicPartition
-from log_partitioner.runtime.app import recorder_rules
 from log_partitioner.runtime.recorder import Recorder
 
 MIB = 2**20
@@ -102,7 +101,7 @@ def measure(name: str, lane: str) -> Taken:
     with tempfile.TemporaryDirectory() as directory:
         spool = DiskSpool(Path(directory, "spool"), bytes_max=2**40)
         spool.prepare()
-        recorder = Recorder(recorder_rules(settings, json_decoder(settings)), spool)
+        recorder = Recorder(settings, spool)
         recorder.place(_TP, CommittedOffset(0))
         recorder.open(Opening("b", 1, Membership(1, "m", None), 0.0, 0))
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # peaks begin here

@@ -16,13 +16,12 @@ from bench.workloads import PARTITIONS, add_options, chosen, generate
 from log_partitioner import native
 from log_partitioner.adapters.spool import DiskSpool
 from log_partitioner.batch.batch import ClosedBatch, Opening
+from log_partitioner.batch.pack_plan import seal_rules
 from log_partitioner.batch.seal import seal
 from log_partitioner.boundary import Membership, Poll
-from log_partitioner.config.rules import json_decoder, seal_rules
 from log_partitioner.config.s3_settings import S3Settings
 from log_partitioner.config.settings import KafkaSettings, Settings
 from log_partitioner.formats.model import CommittedOffset, SourceRecord, TopicPartition
-from log_partitioner.runtime.app import recorder_rules
 from log_partitioner.runtime.recorder import Recorder
 
 LANES = {"fast": "auto", "python": "off"} if native.IS_INSTALLED else {"python": "off"}
@@ -66,7 +65,7 @@ def settings_of(fast_lane: str) -> Settings:
 
 def _recorder(settings: Settings, spool: DiskSpool) -> Recorder:
     """Return a recorder as the worker's, with a batch open."""
-    recorder = Recorder(recorder_rules(settings, json_decoder(settings)), spool)
+    recorder = Recorder(settings, spool)
     for tp in _TPS:
         recorder.place(tp, CommittedOffset(0))
     recorder.open(Opening("batch", 1, Membership(1, "member", None), 0.0, 0))

@@ -11,14 +11,14 @@ import msgspec
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from log_partitioner.avro.entry_types import SchemaBounds
 from log_partitioner.avro.infer import INT64_MAX, INT64_MIN, LONG53_MAX
-from log_partitioner.avro.schema_types import ArrayType, Limits, MapType, RecordType, Scalar, Type
-from log_partitioner.batch.pack_plan import Layout, LayoutRules
+from log_partitioner.avro.schema_types import ArrayType, MapType, RecordType, Scalar, SchemaBounds, Type
+from log_partitioner.batch.pack_plan import SealRules
 from log_partitioner.batch.reference_lines import Spans
 from log_partitioner.batch.rows import Rows
-from log_partitioner.batch.seal import SealedObject, SealRules, seal
+from log_partitioner.batch.seal import SealedObject, seal
 from log_partitioner.boundary import BatchSpool
+from log_partitioner.config.settings import Layout
 from log_partitioner.input.json_text import JsonDecoder
 
 
@@ -27,7 +27,7 @@ def times_as_many(factor: int) -> settings:
     return settings(max_examples=factor * settings.default.max_examples)
 
 
-LIMITS = Limits(depth_max=3, object_keys_max=3, json_depth_max=6)
+LIMITS = SchemaBounds(depth_max=3, object_keys_max=3, json_depth_max=6)
 
 texts = st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=8) | st.sampled_from(
     ["", " a\n", "\0", "{}", "1"]
@@ -67,7 +67,7 @@ def json_values() -> st.SearchStrategy[Any]:
     )
 
 
-def types(limits: Limits = LIMITS, *, depth: int = 2) -> st.SearchStrategy[Type]:
+def types(limits: SchemaBounds = LIMITS, *, depth: int = 2) -> st.SearchStrategy[Type]:
     """Make a type that can stand at `depth`: nothing with parts beyond the depth rule, no record with too many keys."""
     plain: st.SearchStrategy[Type] = st.sampled_from(list(Scalar))
     if depth > limits.depth_max:
@@ -86,7 +86,7 @@ def record_types(inner: st.SearchStrategy[Type], *, keys_max: int) -> st.SearchS
     return st.dictionaries(names, inner, max_size=keys_max).map(RecordType)
 
 
-def entry_types(limits: Limits = LIMITS) -> st.SearchStrategy[RecordType]:
+def entry_types(limits: SchemaBounds = LIMITS) -> st.SearchStrategy[RecordType]:
     """Make the type of an entry; its top level may have any number of keys."""
     return record_types(types(limits), keys_max=6)
 
@@ -123,7 +123,7 @@ def _fitting(child: Type) -> st.SearchStrategy[Any]:
     }[child]
 
 
-SCHEMA_BOUNDS = SchemaBounds(Limits(16, 500, 100), fields_max=1000, bytes_max=512 * 1024)
+SCHEMA_BOUNDS = SchemaBounds(16, 500, 100)
 
 
 def seal_rules(
@@ -133,14 +133,22 @@ def seal_rules(
     packed_bytes_max: int = 2**20,
     object_bytes_max: int = 2**26,
     pack_bytes_max: int = 2**25,
-    line_bytes_max: int = 600_000,
     **rules: Any,
 ) -> SealRules:
     """Give the rules of sealing, as a worker has them by default, but for the codec."""
-    sizes = packed_bytes_max, object_bytes_max, pack_bytes_max, line_bytes_max
-    layout_rules = LayoutRules(cast("Layout", layout), *sizes)
-    usual = {"codec": "null", "block_bytes": 2**16, "group_bytes_max": 600_000, "decode": _decode_again}
-    return SealRules(bounds=bounds, layout=layout_rules, **{**usual, **rules})
+    usual = {
+        "codec": "null",
+        "block_bytes": 2**16,
+        "line_bytes_max": 600_000,
+        "group_bytes_max": 600_000,
+        "decode": _decode_again,
+    }
+    sizes = {
+        "packed_bytes_max": packed_bytes_max,
+        "object_bytes_max": object_bytes_max,
+        "pack_bytes_max": pack_bytes_max,
+    }
+    return SealRules(bounds=bounds, layout=cast("Layout", layout), **{**usual, **sizes, **rules})
 
 
 _decode_again = JsonDecoder(keep_inexact_text=True).decode_again

@@ -118,7 +118,7 @@ struct Bounds {
 
 #[pymethods]
 impl Lane {
-    /// `rules` are those of `log_partitioner.batch.fast_lane.LaneRules` by name; a path is the keys that lead to a value.
+    /// `rules` are those of `log_partitioner.batch.fast_lane` by name; a path is the keys that lead to a value.
     #[new]
     fn new(rules: &Bound<'_, PyDict>) -> PyResult<Self> {
         Ok(Lane { reader: Reader::new(rules)?, keys: HashMap::new(), types: Vec::new(), key: Vec::new() })

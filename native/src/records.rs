@@ -25,7 +25,7 @@ enum Place {
     Key,
 }
 
-/// What an entry's user, time and id are read by; see `log_partitioner.partitioning.partitioner.KeyRules`.
+/// What an entry's user, time and id are read by; see `log_partitioner.partitioning.partitioner`.
 struct KeyRules {
     users: Vec<Place>,
     times: Vec<Place>,
@@ -73,7 +73,7 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// `rules` are those of `log_partitioner.batch.fast_lane.LaneRules` by name.
+    /// `rules` are those of `log_partitioner.batch.fast_lane` by name.
     pub fn new(rules: &Bound<'_, PyDict>) -> PyResult<Self> {
         let get = |name: &str| rules.get_item(name)?.ok_or_else(|| PyValueError::new_err(name.to_owned()));
         let (mut in_entry, mut in_envelope) = (Vec::new(), Vec::new());

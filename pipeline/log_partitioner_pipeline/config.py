@@ -11,6 +11,7 @@ import codecs
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Literal
+from zoneinfo import ZoneInfo
 
 from pydantic import AfterValidator, Field, SecretStr
 
@@ -25,8 +26,9 @@ from log_partitioner.config.section import (
     PositiveSeconds,
     Properties,
     Section,
+    Zone,
 )
-from log_partitioner.config.settings import Settings, Zone
+from log_partitioner.config.settings import Settings
 from log_partitioner.config.sources import SourcedSettings, read_settings
 from log_partitioner.errors import SettingsError
 from log_partitioner.proof.oracle.times import EpochUnit
@@ -194,7 +196,7 @@ class CsvSettings(Section):
         description="Column of the event time; without it no row is unexpected, because its window is unknown.",
     )
     time_unit: EpochUnit = Field("auto", description="Unit of times that are numbers; auto: by magnitude.")
-    zone: Zone = Field("UTC", description="Time zone of folders, and of times that name none.")
+    zone: Zone = Field(ZoneInfo("UTC"), description="Time zone of folders, and of times that name none.")
     time_tolerance_s: NotNegativeSeconds = Field(
         1,
         description="Seconds by which equal times may differ: the precision of the older system.",

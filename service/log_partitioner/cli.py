@@ -14,8 +14,8 @@ import sys
 from collections.abc import Sequence
 
 from log_partitioner import privacy, trial
+from log_partitioner.batch.fast_lane import why_no_lane
 from log_partitioner.config import checks
-from log_partitioner.config.rules import lane_rules
 from log_partitioner.config.settings import Settings
 from log_partitioner.errors import LogPartitionerError, SettingsError
 from log_partitioner.offsets import command as offsets
@@ -118,10 +118,10 @@ def _check_config(options: argparse.Namespace) -> int:
     if options.show:
         sys.stdout.write(settings.model_dump_json(indent=2) + "\n")
         return 0
-    kafka, s3, lane = settings.kafka, settings.s3, lane_rules(settings)
+    kafka, s3, lane = settings.kafka, settings.s3, why_no_lane(settings)
     sys.stdout.write(
         f"The settings are good: group {kafka.group_id} reads {', '.join(kafka.source_topics)} and writes "
-        f"s3://{s3.bucket}/{s3.prefix}; fast lane: {lane if isinstance(lane, str) else 'on'}.\n"
+        f"s3://{s3.bucket}/{s3.prefix}; fast lane: {lane or 'on'}.\n"
         + "".join(f"note: {note}\n" for note in checks.find_notes(settings))
     )
     return 0

@@ -13,10 +13,10 @@ from log_partitioner.adapters.kafka_options import consumer_options, producer_op
 from log_partitioner.adapters.kafka_topics import KafkaTopics
 from log_partitioner.adapters.object_store import S3Store
 from log_partitioner.adapters.preflight import Ask, Need, ask_once, asked
-from log_partitioner.config.rules import json_decoder, key_rules, record_decoder
 from log_partitioner.config.settings import Settings
 from log_partitioner.control.deadline import Deadline
 from log_partitioner.errors import CommitAbortedError, LogPartitionerError, StopError
+from log_partitioner.input.decode import RecordDecoder
 from log_partitioner.partitioning.partitioner import Partitioner, Rejection
 from log_partitioner.trial import newest
 
@@ -57,7 +57,7 @@ def misfit_of(settings: Settings) -> str:
     """
     if settings.dead_letters.share_max >= 1:
         return ""
-    decoder, partitioner = record_decoder(settings, json_decoder(settings)), Partitioner(key_rules(settings))
+    decoder, partitioner = RecordDecoder(settings.input), Partitioner(settings)
     for topic in settings.kafka.source_topics:
         entries, dead = 0, Counter[str]()
         try:

@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from log_partitioner.avro.entry_types import EntryTypes
 from log_partitioner.avro.infer import TooDeepError, TooManyFieldsError
 from log_partitioner.avro.schema import META, schema_of
-from log_partitioner.avro.schema_types import EMPTY_RECORD, join_records
-from log_partitioner.config.rules import json_decoder, key_rules, record_decoder, schema_bounds
+from log_partitioner.avro.schema_types import EMPTY_RECORD, join_records, schema_bounds
 from log_partitioner.config.s3_settings import S3Settings
 from log_partitioner.config.section import Names
 from log_partitioner.config.settings import KafkaSettings, Settings
@@ -27,7 +26,7 @@ from log_partitioner.errors import CouldNotTellError, SettingsError
 from log_partitioner.formats.dead_letter import Reason
 from log_partitioner.formats.model import SourceRecord, TopicPartition
 from log_partitioner.formats.projection import NAME_PROPERTY, TYPE_PROPERTY
-from log_partitioner.input.decode import Bad, refused
+from log_partitioner.input.decode import Bad, RecordDecoder, refused
 from log_partitioner.partitioning.event_time import parse_event_time
 from log_partitioner.partitioning.locate import compile_path
 from log_partitioner.partitioning.partitioner import Partitioner, Placement, Rejection
@@ -127,13 +126,11 @@ class Trial:
         self.records = self.entries = 0
         self.dead: Counter[Reason] = Counter()
         self._settings = settings
-        self._decoder = record_decoder(settings, json_decoder(settings))
-        self._rules = key_rules(settings)
-        self._partitioner = Partitioner(self._rules)
-        self._bounds = schema_bounds(settings)
-        self._types = EntryTypes(self._bounds)
+        self._decoder = RecordDecoder(settings.input)
+        self._partitioner = Partitioner(settings)
+        self._types = EntryTypes(schema_bounds(settings))
         self._type = EMPTY_RECORD
-        self._times = [(path, compile_path(path)) for path in self._rules.time_paths]
+        self._times = [(path, compile_path(path)) for path in settings.time.paths]
         self._timed: Counter[str] = Counter()
         self._users: set[str] = set()
         self._keys: set[object] = set()
@@ -163,7 +160,7 @@ class Trial:
             except TooManyFieldsError as error:
                 self._reject(record, Bad(index, Reason.TOO_MANY_FIELDS, str(error)))
                 continue
-            self._type = join_records(self._type, kind, object_keys_max=self._bounds.limits.object_keys_max)
+            self._type = join_records(self._type, kind, object_keys_max=self._settings.record_schema.object_keys_max)
             self._place(record, index, placed, self._origin(entry, decoded.envelope, record, placed))
 
     def report(self) -> Iterator[str]:
@@ -174,7 +171,8 @@ class Trial:
         yield f"  dead letters: {self.dead.total()}{f' ({by_reason})' if by_reason else ''}"
         yield f"  times: {', '.join(f'{origin} {count}' for origin, count in self._timed.most_common()) or 'none'}"
         yield f"  users: {len(self._users)}, PartitionKeys: {len(self._keys)}"
-        yield f"  user.paths: {', '.join(self._rules.user_paths)}; time.paths: {', '.join(self._rules.time_paths)}"
+        users, times = self._settings.user.paths, self._settings.time.paths
+        yield f"  user.paths: {', '.join(users)}; time.paths: {', '.join(times)}"
         if (field := self._settings.input.entries_field) is not None:
             yield f"  records with the field {field} of input.entries_field: {self._envelopes}"
         names = ", ".join(f"{name} {count}" for name, count in self._fields.most_common(FIELDS))
@@ -208,7 +206,7 @@ class Trial:
         unread = []
         for path, locate in self._times:
             found = locate(entry, envelope, lambda: record)
-            if parse_event_time(found, self._rules.time) is not None:
+            if parse_event_time(found, self._settings.time) is not None:
                 return f"Kafka's, since {path} is absurd" if at.fallback_time else path
             unread += [path] if found is not None else []
         return f"Kafka's, since {unread[0]} is no time" if unread else "Kafka's"

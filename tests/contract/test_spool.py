@@ -214,7 +214,8 @@ def test_rows_that_changed_on_disk_are_never_sealed_and_are_read_again(
         return pieces[-1]
 
     monkeypatch.setattr(DiskBatch, "append", remember)
-    worker = rig.owning(rules=Rules().with_memory(1 if what == "rows" else 10**9).with_layout("pack"))
+    spool = {"memory_bytes_max": 1 if what == "rows" else 10**9}
+    worker = rig.owning(rules=Rules().with_settings(spool=spool).with_layout("pack"))
     for number in range(9):
         value = value_of(entry(f"user-{number}", text=chr(97 + number) * 5_000))
         rig.broker.logs[P0].append(value, timestamp_ms=rig.clock.wall_ms())

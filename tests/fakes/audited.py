@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from log_partitioner.config.section import StartAt
 from log_partitioner.formats.model import SourceRecord, TopicPartition
 from log_partitioner.proof.audit.audit import Audit, Options
 from log_partitioner.proof.audit.context import Address, FetchedObject
 from log_partitioner.proof.audit.report import Report
-from log_partitioner.runtime.positions import StartAt
 from tests.fakes.broker import FakeBroker
 from tests.fakes.worker import settings_of
 

@@ -10,13 +10,13 @@ from collections.abc import Iterable
 from typing import Any
 
 from log_partitioner.boundary import Message
+from log_partitioner.config.section import StartAt
 from log_partitioner.formats.dead_letter import parse_headers
 from log_partitioner.formats.findings import Kind
 from log_partitioner.formats.flush_record import FlushRecord, decode_flush_record, decode_flushes, merge_parts
 from log_partitioner.formats.model import TopicPartition
 from log_partitioner.formats.reference import Reference, decode_references
 from log_partitioner.proof.accounting import Sums, judge_published, judge_range, judge_totals, tp_of
-from log_partitioner.runtime.positions import StartAt
 from tests.fakes.audited import audit_of
 from tests.fakes.broker import Committed, FakeBroker
 from tests.fakes.store import Bucket

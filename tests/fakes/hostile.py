@@ -13,15 +13,13 @@ from typing import Any, NamedTuple
 from log_partitioner.batch.batch import Opening
 from log_partitioner.batch.messages import Sender
 from log_partitioner.boundary import Membership, Message
-from log_partitioner.config.rules import json_decoder
 from log_partitioner.config.s3_settings import S3Settings
-from log_partitioner.config.settings import KafkaSettings, SchemaSettings, Settings
+from log_partitioner.config.settings import KafkaSettings, SchemaSettings, Settings, SpoolSettings
 from log_partitioner.control.deadline import Deadline
 from log_partitioner.control.flush_policy import FlushReason
 from log_partitioner.formats.model import CommittedOffset, Headers, SourceRecord, TopicPartition
 from log_partitioner.formats.offset_metadata import SourceTopics
 from log_partitioner.partitioning.partitioner import USER_CHARS_MAX
-from log_partitioner.runtime.app import recorder_rules
 from log_partitioner.runtime.flusher import Flusher
 from log_partitioner.runtime.recorder import Recorder
 from tests.fakes.clock import START_MS, FakeClock
@@ -121,12 +119,12 @@ class Deployment:
             ),
             s3=S3Settings(bucket="b" * 63, prefix="\x01".join(["p" * 60] * 8)),
             record_schema=Inline(),
+            spool=SpoolSettings(memory_bytes_max=2**40),
+            fast_lane="off",
         )
         self.clock, self.bucket, self.committed = FakeClock(), Bucket(), Committed()
         settings = self.settings
-        decoder = json_decoder(settings)
-        rules = recorder_rules(settings, decoder)._replace(memory_bytes_max=2**40, fast_lane=None, is_fast=False)
-        self.recorder = Recorder(rules, FakeSpool())
+        self.recorder = Recorder(settings, FakeSpool())
         topics = [f"{number:05}".ljust(TOPIC_CHARS_MAX, "t") for number in range(size.topics)]
         self.tps = [TopicPartition(topics[number % size.topics], number) for number in range(size.topic_partitions)]
         for tp in self.tps:
@@ -134,9 +132,7 @@ class Deployment:
         self.recorder.open(Opening("20260304T050607Z-1f2e3d4c-17", 1, MEMBER, 0.0, START_MS))
         self.flusher = Flusher(
             settings=settings,
-            sender=Sender(
-                settings.worker, "boot", settings.kafka.group_id, settings.s3.bucket, REFERENCES, FLUSHES, DEAD_LETTERS
-            ),
+            sender=Sender(settings.worker, "boot", settings.kafka, settings.s3.bucket),
             uploader=InlineUploader(FakeObjectStore(self.bucket, self.clock)),
             committer=self.committed,
             membership=lambda: MEMBER,

@@ -6,17 +6,15 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from log_partitioner import native
 from log_partitioner.batch.batch import Opening
-from log_partitioner.batch.fast_lane import LaneRules
+from log_partitioner.batch.fast_lane import why_no_lane
 from log_partitioner.batch.messages import rows_in
+from log_partitioner.batch.pack_plan import seal_rules
 from log_partitioner.batch.seal import SealedObject, seal
 from log_partitioner.boundary import Membership, Poll
-from log_partitioner.config.rules import json_decoder, lane_rules, seal_rules
 from log_partitioner.config.s3_settings import S3Settings
 from log_partitioner.config.settings import KafkaSettings, Settings
 from log_partitioner.formats.model import CommittedOffset, PartitionKey, SourceRecord
-from log_partitioner.runtime.app import recorder_rules
 from log_partitioner.runtime.recorder import Recorder
 from tests.fakes.spool import FakeSpool
 
@@ -84,12 +82,11 @@ def recorded(
 
 def opened(records: Sequence[SourceRecord], given: Settings, *, is_fast: bool, memory_max: int = 2**40) -> Recorder:
     """Give a recorder that owns what the records are of, with a batch open."""
-    lane = lane_rules(given)
     if is_fast:
-        assert native.IS_INSTALLED, "make native"
-        assert isinstance(lane, LaneRules), lane
-    rules = recorder_rules(given, json_decoder(given))._replace(memory_bytes_max=memory_max)
-    recorder = Recorder(rules if is_fast else rules._replace(fast_lane=None, is_fast=False), FakeSpool())
+        assert why_no_lane(given) is None, why_no_lane(given)
+    spool = given.spool.model_copy(update={"memory_bytes_max": memory_max})
+    rules = given.model_copy(update={"spool": spool, "fast_lane": "auto" if is_fast else "off"})
+    recorder = Recorder(rules, FakeSpool())
     for tp in {one.tp for one in records}:
         recorder.place(tp, CommittedOffset(0))
     recorder.open(Opening("b1", 1, Membership(1, "m", None), 0.0, 0))

@@ -22,7 +22,7 @@ from log_partitioner.avro import container
 from log_partitioner.avro.binary import encode_long
 from log_partitioner.avro.infer import infer_entry
 from log_partitioner.avro.schema import META, row_schema
-from log_partitioner.avro.schema_types import Limits, RecordType
+from log_partitioner.avro.schema_types import RecordType, SchemaBounds
 from log_partitioner.batch.pack_schema import merge_entries
 from log_partitioner.batch.reference_lines import LineWriter, Numbered
 from log_partitioner.batch.row_writer import Blocks
@@ -60,7 +60,7 @@ PAGE = ROOT / "docs" / "FORMATS.md"
 EXAMPLE = re.compile(r"<!-- tests/golden/format-1/(\S+) -->\n\n```json\n(.*?)```\n", re.DOTALL)
 WIDTH = 112
 
-LIMITS = Limits(depth_max=16, object_keys_max=500, json_depth_max=64)
+LIMITS = SchemaBounds(depth_max=16, object_keys_max=500, json_depth_max=64)
 SYNC = bytes(range(16))
 BATCH_ID = "20260304T050607Z-1f2e3d4c-17"
 WORKER = "log-partitioner-0"

@@ -111,5 +111,5 @@ def said_by_others(mutant: Mutant | None, seed: int) -> dict[str, list[str]]:
 
 def audited(world: World) -> list[str]:
     """Return the kinds of what the audit finds of a world that has ended."""
-    report = audit_of(world.broker, world.bucket.objects, world._rules.start.start_at)
+    report = audit_of(world.broker, world.bucket.objects, world._rules.settings.kafka.start_at)
     return sorted(kind.value for kind, count in report.findings.counts.items() if count)

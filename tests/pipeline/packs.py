@@ -17,7 +17,7 @@ from log_partitioner.avro.container import SYNC_BYTES, Codec, block, compressor,
 from log_partitioner.avro.infer import infer_entry
 from log_partitioner.avro.names import avro_names
 from log_partitioner.avro.schema import RowSchema, row_schema
-from log_partitioner.avro.schema_types import ArrayType, Limits, MapType, RecordType, Scalar, Type, join_records
+from log_partitioner.avro.schema_types import ArrayType, MapType, RecordType, Scalar, SchemaBounds, Type, join_records
 from log_partitioner.batch.pack_schema import merge_entries, projection_of
 from log_partitioner.formats.model import PartitionKey, RootLink
 from log_partitioner.formats.reference import (
@@ -35,7 +35,7 @@ from log_partitioner.formats.reference import (
 BUCKET, TOPIC = "data", "logs"
 KEY = PartitionKey("ann", "2026-03-04", 5)
 TIME_US = 1_772_600_400_000_000  # within the hour of KEY
-LIMITS = Limits(4, 20, 64)
+LIMITS = SchemaBounds(4, 20, 64)
 _RESERVED = ("_meta",)
 _SYNC = b"\x5a" * SYNC_BYTES
 

@@ -14,7 +14,8 @@ from backports import zstd
 from hypothesis import given
 from hypothesis import strategies as st
 
-from log_partitioner.input.decode import Decoded, InputRules, RecordDecoder
+from log_partitioner.config.settings import InputSettings
+from log_partitioner.input.decode import Decoded, RecordDecoder
 from log_partitioner.input.json_text import JsonDecoder, UndecodableError, split_array, split_object
 from tests.property.avro_reading import canonical
 from tests.strategies import json_values, names
@@ -42,8 +43,9 @@ def mutated(draw: st.DrawFn, texts: st.SearchStrategy[bytes]) -> bytes:
 
 def decoder(form: Literal["json", "ndjson"] = "json", *, entries_field: str | None = None) -> RecordDecoder:
     """Make a decoder with small limits."""
-    rules = InputRules(form, entries_field, record_bytes_max=20_000, entries_per_record_max=ENTRIES_MAX)
-    return RecordDecoder(rules, JsonDecoder(keep_inexact_text=True))
+    bounded = type("Bounded", (InputSettings,), {"entries_per_record_max": ENTRIES_MAX})
+    rules = bounded(format=form, entries_field=entries_field, record_bytes_max=20_000, inexact_numbers="text")
+    return RecordDecoder(rules)
 
 
 def check(decoded: Decoded) -> None:

@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from log_partitioner.avro import entry_types as module
-from log_partitioner.avro.entry_types import EntryTypes, SchemaBounds
+from log_partitioner.avro.entry_types import EntryTypes
 from log_partitioner.avro.infer import TooDeepError, TooManyFieldsError, fit_entry, infer_entry
-from log_partitioner.avro.schema_types import Limits, RecordType
+from log_partitioner.avro.schema_types import RecordType, SchemaBounds
 from tests.strategies import LIMITS, entries, entries_near, entry_types, times_as_many, values
 
 Entry = dict[str, Any]
-TIGHT = SchemaBounds(LIMITS, fields_max=8, bytes_max=900)
-WIDE = SchemaBounds(Limits(5, 4, 8), fields_max=1000, bytes_max=10**6)
+TIGHT = LIMITS._replace(fields_max=8, bytes_max=900)
+WIDE = SchemaBounds(5, 4, 8, fields_max=1000, bytes_max=10**6)
 BOUNDS = pytest.mark.parametrize("bounds", [TIGHT, WIDE], ids=["tight", "wide"])
 Outcome = RecordType | type[Exception]
 
@@ -37,7 +37,7 @@ def known(types: EntryTypes, entry: Entry) -> Outcome:
 def inferred(entry: Entry, bounds: SchemaBounds) -> Outcome:
     """Infer from the entry alone."""
     try:
-        found = infer_entry(entry, bounds.limits)
+        found = infer_entry(entry, bounds)
         return fit_entry(found, fields_max=bounds.fields_max, bytes_max=bounds.bytes_max)
     except (TooDeepError, TooManyFieldsError) as refused:
         return type(refused)

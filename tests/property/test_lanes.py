@@ -28,7 +28,6 @@ from log_partitioner.config.settings import (
 from log_partitioner.control.flush_policy import FlushLoad
 from log_partitioner.formats.model import SourceRecord, TopicPartition
 from tests.fakes.lanes import deliver, opened, settings
-from tests.fakes.worker import LANE_RULES
 from tests.strategies import entries, entries_near, entry_types, floats, names, times_as_many
 
 pytestmark = pytest.mark.skipif(not native.IS_INSTALLED, reason="make native")
@@ -336,7 +335,7 @@ def test_topic_partitions_without_a_row_change_no_plan() -> None:
 
 def test_what_is_too_much_is_forgotten_with_the_next_batch() -> None:
     """Types, though few shapes; and shapes: what comes then is learnt anew, and numbered anew."""
-    lane = FastLane(LANE_RULES._replace(bytes_max=20_000))
+    lane = FastLane(settings(), bytes_max=20_000)
     for batch in range(40):
         rows = Rows(lane, is_fast=True)
         for n in range(5):

@@ -12,10 +12,12 @@ from zoneinfo import ZoneInfo
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from log_partitioner.config.settings import IdSettings, PartitionSettings, TimeSettings, UserSettings
 from log_partitioner.formats.model import PartitionKey, SourceRecord, TopicPartition
 from log_partitioner.formats.object_key import KEY_SAFE_CHARS_MAX, data_key, key_safe, parse_key_safe
-from log_partitioner.partitioning.event_time import LATEST_US, EpochUnit, TimeRules, parse_event_time
-from log_partitioner.partitioning.partitioner import KeyRules, Partitioner, Placement, Rejection
+from log_partitioner.partitioning.event_time import LATEST_US, EpochUnit, parse_event_time
+from log_partitioner.partitioning.partitioner import Partitioner, Placement, Rejection
+from tests.fakes.lanes import settings
 from tests.strategies import entries, floats, integers, values
 
 SAFE = re.compile(r"[A-Za-z0-9_%~-]*\Z")
@@ -41,9 +43,7 @@ users = st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=150)
         "e\u0301",
     ]
 )
-time_rules = st.builds(
-    TimeRules, st.sampled_from(UNITS), st.sampled_from(ZONES).map(ZoneInfo), st.just(0), st.just(86_400_000_000)
-)
+time_rules = st.builds(TimeSettings, epoch_unit=st.sampled_from(UNITS), zone=st.sampled_from(ZONES))
 
 
 @given(users, users)
@@ -76,7 +76,7 @@ def test_object_key_of_any_user_stays_below_its_prefix(user: str, date: Any, hou
 @given(
     values() | integers | floats | st.datetimes().map(str) | st.integers().map(str) | st.floats().map(str), time_rules
 )
-def test_event_time_of_any_value_is_a_number_or_none(value: Any, rules: TimeRules) -> None:
+def test_event_time_of_any_value_is_a_number_or_none(value: Any, rules: TimeSettings) -> None:
     """Reading a time never raises, whatever stands where a time is expected."""
     assert type(parse_event_time(value, rules)) in (int, type(None))
 
@@ -98,29 +98,31 @@ def test_event_time_of_iso_text_is_exact_to_the_microsecond(
     text = aware.isoformat(sep=separator)
     if not with_colon:
         text = text[:-3] + text[-2:]
-    rules = TimeRules("auto", ZoneInfo("Asia/Kathmandu"), 0, 0)
+    rules = TimeSettings(zone="Asia/Kathmandu")
     assert parse_event_time(text, rules) == (aware - EPOCH) // timedelta(microseconds=1)
 
 
 @given(st.integers(1 - 10**20, 10**20 - 1), st.sampled_from(UNITS))
 def test_event_time_of_a_number_and_of_its_text_are_the_same(number: int, unit: EpochUnit) -> None:
     """It does not matter whether a producer quotes its epochs."""
-    rules = TimeRules(unit, UTC, 0, 0)
+    rules = TimeSettings(epoch_unit=unit)
     assert parse_event_time(str(number), rules) == parse_event_time(number, rules)
 
 
 def partitioner(zone: str, *, missing_user: str | None, missing_time: Any) -> Partitioner:
     """Make a partitioner that looks everywhere."""
     return Partitioner(
-        KeyRules(
-            user_paths=("user", "a.b", "envelope:user", "key", "key:user", "header:user"),
-            no_users=frozenset({"", "-"}),
-            missing_user=missing_user,
-            time_paths=("time", "a.c", "envelope:time", "header:time"),
-            time=TimeRules("auto", ZoneInfo("UTC"), 0, 86_400_000_000),
-            missing_time=missing_time,
-            id_paths=("id", "key:id"),
-            zone=ZoneInfo(zone),
+        settings(
+            user=UserSettings(
+                paths=("user", "a.b", "envelope:user", "key", "key:user", "header:user"), missing_name=missing_user
+            ),
+            time=TimeSettings(
+                paths=("time", "a.c", "envelope:time", "header:time"),
+                earliest="1970-01-01T00:00:00Z",
+                missing=missing_time,
+            ),
+            id=IdSettings(paths=("id", "key:id")),
+            partition=PartitionSettings(zone=zone),
         )
     )
 

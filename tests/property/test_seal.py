@@ -19,12 +19,12 @@ from hypothesis import strategies as st
 
 from log_partitioner import native
 from log_partitioner.avro.container import Codec
-from log_partitioner.avro.entry_types import EntryTypes, SchemaBounds
+from log_partitioner.avro.entry_types import EntryTypes
 from log_partitioner.avro.infer import TooDeepError, TooManyFieldsError
 from log_partitioner.avro.names import BESIDE
 from log_partitioner.avro.row_encoder import WALKED_ENTRIES
 from log_partitioner.avro.schema import schema_of, type_of
-from log_partitioner.avro.schema_types import Limits, RecordType, join_records
+from log_partitioner.avro.schema_types import RecordType, SchemaBounds, join_records
 from log_partitioner.batch import pack_plan, row_writer
 from log_partitioner.batch import rows as rows_module
 from log_partitioner.batch import seal as seal_module
@@ -37,6 +37,7 @@ from log_partitioner.formats.model import PartitionKey, RootLink, SourceRecord, 
 from log_partitioner.formats.projection import project
 from log_partitioner.formats.reference import Reference, decode_references
 from tests.fakes.spool import FakeBatchSpool, FakeSpool
+from tests.fakes.worker import settings_of
 from tests.property.avro_reading import canonical, entry_fields, to_entry
 from tests.strategies import LIMITS, entries, entries_near, entry_types, seal_rules, sealed_objects, times_as_many
 
@@ -45,7 +46,7 @@ HOUR_US = 1_714_557_600_000_000
 TPS = (TopicPartition("app", 0), TopicPartition("app", 1), TopicPartition("other", 0))
 USERS = "ann", "bob", "é/..", '"\\\0\b\t\n\f\r\x1f\x7f\U0001f600'
 KEYS = [PartitionKey(user, "2024-05-01", hour) for user in USERS for hour in (10, 11)]
-SENDER = Sender("w", "boot", "group", "bucket", "references", "flushes", "dead-letters")
+SENDER = Sender("w", "boot", settings_of().kafka, "bucket")
 Entry = dict[str, Any]
 Place = tuple[str, int, int, int]
 
@@ -113,8 +114,8 @@ class Batch:
 
 
 bounds_of = {
-    "tight": SchemaBounds(LIMITS, fields_max=8, bytes_max=900),
-    "wide": SchemaBounds(Limits(4, 100, 6), fields_max=1000, bytes_max=10**6),
+    "tight": LIMITS._replace(fields_max=8, bytes_max=900),
+    "wide": SchemaBounds(4, 100, 6, fields_max=1000, bytes_max=10**6),
 }
 SPILL = None
 keys = st.sampled_from(KEYS)
@@ -218,7 +219,7 @@ def _check_object(one: SealedObject, lines: list[Reference], data: bytes, header
         assert lines[0].location.ranges == ((0, len(data)),)
         assert lines[0].projection is None
     else:
-        assert len(data) <= rules.layout.pack_bytes_max or len(lines) == 1
+        assert len(data) <= rules.pack_bytes_max or len(lines) == 1
         assert one.hour is None or {line.partition_key[1:] for line in lines} == {one.hour}
         assert len({line.partition_key for line in lines}) == len(lines)
 
@@ -263,9 +264,9 @@ def _check_statistics(reference: Reference, rows: list[Row]) -> None:
 
 def _check_types(rows: list[Row], one: SealedObject, reference: Reference, header: Any, rules: SealRules) -> None:
     """Hold the exact schema of a reference against its entries, and the limits of one schema and one object."""
-    bounds, layout = rules.bounds, rules.layout
+    bounds = rules.bounds
     joined = reduce(
-        lambda a, b: join_records(a, b, object_keys_max=bounds.limits.object_keys_max),
+        lambda a, b: join_records(a, b, object_keys_max=bounds.object_keys_max),
         (row.entry_type for row in rows),
         RecordType({}),
     )
@@ -277,8 +278,8 @@ def _check_types(rows: list[Row], one: SealedObject, reference: Reference, heade
         assert kind.fields <= bounds.fields_max
         assert kind.size <= bounds.bytes_max
     size = sum(row.text_bytes + META_BYTES for row in rows)
-    assert len(rows) == 1 or size <= layout.object_bytes_max
-    assert one.key is not None or size <= layout.packed_bytes_max
+    assert len(rows) == 1 or size <= rules.object_bytes_max
+    assert one.key is not None or size <= rules.packed_bytes_max
 
 
 @pytest.mark.parametrize("bounds", bounds_of)

@@ -136,10 +136,11 @@ class World:
         self._rules = Rules().with_bounds(
             entries_max=random.choice((30, 120, 10**6)), fixed_bytes_max=random.choice((30_000, 10**9, 10**9))
         )
-        self._rules = self._rules.with_layout(random.choice(LAYOUTS)).with_memory(random.choice((1, 10_000, 10**9)))
+        self._rules = self._rules.with_layout(random.choice(LAYOUTS))
+        self._rules = self._rules.with_settings(spool={"memory_bytes_max": random.choice((1, 10_000, 10**9))})
         if start_after_s := random.choice(START_AFTER_S):
             self.broker.start_at_ms = self.clock.wall_ms() + 1000 * start_after_s
-            self._rules = self._rules.with_start_at(self.broker.start_at_ms)
+            self._rules = self._rules.with_settings(kafka={"start_at": self.broker.start_at_ms})
         if verify is None and parts is None:
             verify = VERIFIED.get(seed % 8)
         if verify is not None:

@@ -482,8 +482,6 @@ RULES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
      {"time": {"paths": []}}, {"time": {"paths": [""]}}),
     ("id.paths",
      {"id": {"paths": [r"a\.b"]}}, {"id": {"paths": ["a."]}}),
-    ("time.earliest",
-     {"time": {"earliest": "2020-01-01"}}, {"time": {"earliest": "last year"}}),
     ("user.missing_name",
      {"user": {"missing_name": "nobody"}}, {"user": {"missing_name": "-"}}),
     ("sasl.mechanism PLAIN sends the password in the clear",

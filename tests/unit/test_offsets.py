@@ -18,12 +18,12 @@ from log_partitioner.offsets.survey import Survey
 from tests.fakes.broker import BrokerError
 from tests.fakes.records import P0, P1
 from tests.fakes.rig import Rig
-from tests.fakes.worker import DEAD_LETTERS, FLUSHES, GROUP, REFERENCES, FakeWorker
+from tests.fakes.worker import DEAD_LETTERS, GROUP, FakeWorker, settings_of
 from tests.unit.runtime.test_foreign_groups import adopt, others_flush
 from tests.unit.runtime.test_positions import flushed
 
 P2 = TopicPartition("source", 2)
-SENDER = Sender("offsets", "boot", GROUP, "bucket", REFERENCES, FLUSHES, DEAD_LETTERS)
+SENDER = Sender("offsets", "boot", settings_of().kafka, "bucket")
 LATER_S = 3600.0  # than clocks of two workers may be apart
 
 

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
-from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 from pyspark.sql import types as T
@@ -57,7 +56,7 @@ def list_files(settings: JobSettings, location: str, window: Window) -> list[Arc
         ObjectError: S3 refuses or does not answer.
     """
     csv = settings.pipeline.csv
-    folders = None if csv.folders is None else Folders(csv.folders, csv.zone)
+    folders = None if csv.folders is None else Folders(csv.folders, str(csv.zone))
     margin_ms = round(window.padding_s * 1000)
     found, others = [], 0
     for path, name, size in _listed(settings.worker, location):
@@ -122,8 +121,8 @@ class _Reader:
         self._objects = Objects(settings.s3, threads=1)
         self._csv = csv
         self._parse = Judge(settings).parse
-        self._zone = ZoneInfo(csv.zone)
-        self._partition_zone = ZoneInfo(settings.partition.zone)
+        self._zone = csv.zone
+        self._partition_zone = settings.partition.zone
 
     def rows(self, file: str, *, is_in_window: bool) -> Iterator[Row]:
         """Yield the rows of a file; broken lines and an unreadable file as findings, if they are of the window."""

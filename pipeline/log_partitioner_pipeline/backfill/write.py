@@ -26,6 +26,7 @@ from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from log_partitioner.avro.schema import RowSchema
+from log_partitioner.batch.fast_lane import is_fast
 from log_partitioner.batch.messages import (
     Sender,
     Uploaded,
@@ -39,9 +40,9 @@ from log_partitioner.batch.messages import (
     stored_apart,
     stored_object,
 )
+from log_partitioner.batch.pack_plan import seal_rules
 from log_partitioner.batch.rows import Rows
 from log_partitioner.batch.seal import SealedObject, seal
-from log_partitioner.config.rules import is_fast, seal_rules, sender
 from log_partitioner.formats.dead_letter import DeadLetter, Reason
 from log_partitioner.formats.model import PartitionKey
 from log_partitioner.formats.object_key import schema_key
@@ -87,8 +88,8 @@ def written(pieces: DataFrame, run: Run, settings: Settings, backfill: BackfillS
 
 def sender_of(run: Run, settings: Settings) -> Sender:
     """Return the sender of a backfill's messages."""
-    own = sender(settings, worker=WORKER, boot=run.run_id)
-    return own._replace(references_topic=run.references_topic, dead_letters_topic=run.dead_letters_topic)
+    topics = {"references_topic": run.references_topic, "dead_letters_topic": run.dead_letters_topic}
+    return Sender(WORKER, run.run_id, settings.kafka.model_copy(update=topics), settings.s3.bucket)
 
 
 def _write_batches(

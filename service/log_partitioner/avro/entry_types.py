@@ -8,12 +8,12 @@ nothing.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
 from log_partitioner.avro.infer import LONG53_MAX, TooManyFieldsError, fit_entry, infer, infer_entry
-from log_partitioner.avro.schema_types import Limits, RecordType, Scalar, Type
+from log_partitioner.avro.schema_types import RecordType, Scalar, SchemaBounds, Type
 
 SHAPES_BYTES_MAX = 64 * 1024 * 1024  # of all known shapes and their types, as they are weighed here
 _SHAPE_BYTES, _SHAPE_FIELD_BYTES = 600, 100
@@ -24,14 +24,6 @@ _LEAVES: dict[type, Scalar] = {
     float: Scalar.DOUBLE,
     msgspec.Raw: Scalar.JSON,
 }
-
-
-class SchemaBounds(NamedTuple):
-    """Bounds of one schema: the lattice's limits, the number of fields (nested too), estimated bytes of its text."""
-
-    limits: Limits
-    fields_max: int
-    bytes_max: int
 
 
 class _Shape:
@@ -58,7 +50,7 @@ class EntryTypes:
         """Return the type of an entry, within the bounds of one schema; or of an object in it, at `depth`.
 
         Raises:
-            TooDeepError: the entry nests deeper than `limits.json_depth_max`.
+            TooDeepError: the entry nests deeper than `SchemaBounds.json_depth_max`.
             TooManyFieldsError: no schema has room for its top-level keys.
         """
         if depth == 1 and len(value) > self._bounds.fields_max:  # before a type is made that is refused
@@ -71,7 +63,7 @@ class EntryTypes:
                     break
             else:
                 return shape.plain
-        parts: list[Type] = [infer(value[name], self._bounds.limits, depth=depth + 1) for name in shape.integers]
+        parts: list[Type] = [infer(value[name], self._bounds, depth=depth + 1) for name in shape.integers]
         parts += [self._nested(value[name], depth + 1) for name in shape.nested]
         known = tuple(parts)
         found = shape.by_parts.get(known)
@@ -82,7 +74,7 @@ class EntryTypes:
         return found
 
     def _nested(self, value: Any, depth: int) -> Type:
-        limits = self._bounds.limits
+        limits = self._bounds
         if type(value) is dict and depth <= limits.depth_max and len(value) <= limits.object_keys_max:
             return self.of(value, depth)
         return infer(value, limits, depth=depth)
@@ -98,7 +90,7 @@ class EntryTypes:
         self._shapes[key] = shape
         if not shape.nested:
             widest = {**value, **dict.fromkeys(shape.integers, 0)}
-            made = infer_entry(widest, self._bounds.limits)
+            made = infer_entry(widest, self._bounds)
             shape.plain = self._fit(made) if key[0] == 1 else made
             self._weigh(2 * made.size)
         return shape

@@ -12,21 +12,21 @@ from typing import Any
 
 import msgspec
 
-from log_partitioner.avro.schema_types import ArrayType, Limits, MapType, RecordType, Scalar, Type, join
+from log_partitioner.avro.schema_types import ArrayType, MapType, RecordType, Scalar, SchemaBounds, Type, join
 
 LONG53_MAX = 2**53
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 
 
 class TooDeepError(ValueError):
-    """An entry nests deeper than `Limits.json_depth_max`."""
+    """An entry nests deeper than `SchemaBounds.json_depth_max`."""
 
 
 class TooManyFieldsError(ValueError):
     """An entry has more top-level fields than one schema may have."""
 
 
-def infer_entry(entry: dict[str, Any], limits: Limits) -> RecordType:
+def infer_entry(entry: dict[str, Any], limits: SchemaBounds) -> RecordType:
     """Infer the type of one entry; its top level is a record however many keys it has.
 
     Raises:
@@ -35,7 +35,7 @@ def infer_entry(entry: dict[str, Any], limits: Limits) -> RecordType:
     return RecordType({name: infer(value, limits, depth=2) for name, value in entry.items()})
 
 
-def infer(value: Any, limits: Limits, *, depth: int) -> Type:
+def infer(value: Any, limits: SchemaBounds, *, depth: int) -> Type:
     """Infer the type of a value; `depth` is the one an object or array has in this position.
 
     Raises:
@@ -64,7 +64,7 @@ def infer(value: Any, limits: Limits, *, depth: int) -> Type:
     return RecordType({name: infer(item, limits, depth=depth + 1) for name, item in value.items()})
 
 
-def _infer_all(values: Collection[Any], limits: Limits, *, depth: int) -> Type:
+def _infer_all(values: Collection[Any], limits: SchemaBounds, *, depth: int) -> Type:
     """Infer the join of many values of one position.
 
     Objects are taken apart together and key by key: joining their types one by one would cost the square of the
@@ -87,7 +87,7 @@ def _infer_all(values: Collection[Any], limits: Limits, *, depth: int) -> Type:
     return _infer_objects(containers, limits, depth=depth)
 
 
-def _infer_objects(objects: list[dict[str, Any]], limits: Limits, *, depth: int) -> Type:
+def _infer_objects(objects: list[dict[str, Any]], limits: SchemaBounds, *, depth: int) -> Type:
     by_name: dict[str, list[Any]] = {}
     for one in objects:
         for name, item in one.items():
@@ -103,7 +103,7 @@ def _infer_int(value: int) -> Scalar:
     return Scalar.LONG64 if INT64_MIN <= value <= INT64_MAX else Scalar.JSON
 
 
-def require_depth(value: Any, limits: Limits, *, depth: int) -> None:
+def require_depth(value: Any, limits: SchemaBounds, *, depth: int) -> None:
     """Refuse an object or array at `depth` that nests deeper than the limit; iterative, so no input exhausts the stack.
 
     Raises:

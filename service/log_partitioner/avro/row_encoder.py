@@ -19,7 +19,7 @@ import msgspec
 from log_partitioner.avro.binary import encode_long, encode_string, pack_double
 from log_partitioner.avro.bounded_cache import BoundedCache
 from log_partitioner.avro.infer import INT64_MAX, INT64_MIN, LONG53_MAX, require_depth
-from log_partitioner.avro.schema_types import ArrayType, Limits, MapType, RecordType, Scalar, Type
+from log_partitioner.avro.schema_types import ArrayType, MapType, RecordType, Scalar, SchemaBounds, Type
 
 EncodeEntry = Callable[[dict[str, Any], bytearray], None]
 
@@ -51,7 +51,7 @@ class EntryEncoder:
 
     __slots__ = ("_limits", "_type", "_walked", "encode")
 
-    def __init__(self, entry_type: RecordType, limits: Limits) -> None:
+    def __init__(self, entry_type: RecordType, limits: SchemaBounds) -> None:
         self._type = entry_type
         self._limits = limits
         self._walked = 0
@@ -66,17 +66,19 @@ class EntryEncoder:
             walk_entry(self._type, entry, out, self._limits)
 
 
-_encoders: BoundedCache[tuple[RecordType, Limits], EntryEncoder] = BoundedCache(
+_encoders: BoundedCache[tuple[RecordType, SchemaBounds], EntryEncoder] = BoundedCache(
     lambda key: EntryEncoder(*key), weigh=lambda key: 1 + key[0].fields, weight_max=CACHED_FIELDS_MAX
 )
 
 
-def entry_encoder(entry_type: RecordType, limits: Limits) -> EntryEncoder:
+def entry_encoder(entry_type: RecordType, limits: SchemaBounds) -> EntryEncoder:
     """Return the encoder of entries of this type; one for all who ask."""
     return _encoders.get((entry_type, limits))
 
 
-def walk_entry(record: RecordType, entry: dict[str, Any], out: bytearray, limits: Limits, *, depth: int = 1) -> None:
+def walk_entry(
+    record: RecordType, entry: dict[str, Any], out: bytearray, limits: SchemaBounds, *, depth: int = 1
+) -> None:
     """Encode an entry by walking its type; same bytes and refusals as the compiled encoder."""
     if not entry.keys() <= record.by_name.keys():
         raise SchemaMismatch
@@ -85,7 +87,11 @@ def walk_entry(record: RecordType, entry: dict[str, Any], out: bytearray, limits
 
 
 def encode_some(
-    fields: Iterable[tuple[str, int, Type]], fields_in_all: int, limits: Limits, entry: dict[str, Any], out: bytearray
+    fields: Iterable[tuple[str, int, Type]],
+    fields_in_all: int,
+    limits: SchemaBounds,
+    entry: dict[str, Any],
+    out: bytearray,
 ) -> None:
     """Encode an entry that has values in some of the fields of its object: name, number and type of each, ascending."""
     following, values = 0, sum(value is not None for value in entry.values())
@@ -101,7 +107,7 @@ def encode_some(
     out += bytes(fields_in_all - following)
 
 
-def _walk_nullable(child: Type, value: Any, out: bytearray, limits: Limits, *, depth: int) -> None:
+def _walk_nullable(child: Type, value: Any, out: bytearray, limits: SchemaBounds, *, depth: int) -> None:
     kind = type(value)
     if value is None:
         out.append(0)
@@ -134,7 +140,7 @@ def _walk_nullable(child: Type, value: Any, out: bytearray, limits: Limits, *, d
         raise SchemaMismatch
 
 
-def _walk_scalar(scalar: Scalar, value: Any, out: bytearray, limits: Limits, *, depth: int) -> None:
+def _walk_scalar(scalar: Scalar, value: Any, out: bytearray, limits: SchemaBounds, *, depth: int) -> None:
     kind = type(value)
     if scalar is Scalar.JSON:
         out += _json_text(value, limits, depth)
@@ -154,12 +160,12 @@ def _walk_scalar(scalar: Scalar, value: Any, out: bytearray, limits: Limits, *, 
         raise SchemaMismatch
 
 
-def compile_encoder(entry_type: RecordType, limits: Limits) -> EncodeEntry:
+def compile_encoder(entry_type: RecordType, limits: SchemaBounds) -> EncodeEntry:
     """Compile the encoder of entries of this type."""
     return _compile(entry_type, limits, depth=1)
 
 
-def _json_text(value: Any, limits: Limits, depth: int) -> bytes:
+def _json_text(value: Any, limits: SchemaBounds, depth: int) -> bytes:
     """Write branch 1 and the JSON text of a value that stands at `depth`."""
     if type(value) in (dict, list):
         require_depth(value, limits, depth=depth)
@@ -167,12 +173,12 @@ def _json_text(value: Any, limits: Limits, depth: int) -> bytes:
     return _PRESENT_LONG[len(text)] + text
 
 
-def _compile(record: RecordType, limits: Limits, *, depth: int) -> EncodeEntry:
+def _compile(record: RecordType, limits: SchemaBounds, *, depth: int) -> EncodeEntry:
     """Return the function `encode(entry, out)` of one record type; one for all that it stands in."""
     return _record_encoders.get((record, limits, depth))
 
 
-def _compile_record(record: RecordType, limits: Limits, depth: int) -> EncodeEntry:
+def _compile_record(record: RecordType, limits: SchemaBounds, depth: int) -> EncodeEntry:
     writer = _Writer(limits)
     writer.line(0, "def encode(entry, out):")
     writer.line(1, "if not entry.keys() <= KEYS: raise SchemaMismatch")
@@ -187,7 +193,7 @@ def _compile_record(record: RecordType, limits: Limits, depth: int) -> EncodeEnt
     return encode
 
 
-def exact_encoder(entry_type: RecordType, written: RecordType, limits: Limits) -> EncodeEntry:
+def exact_encoder(entry_type: RecordType, written: RecordType, limits: SchemaBounds) -> EncodeEntry:
     """Return the encoder of entries of exactly this type, under the wider one of their object; one for all callers.
 
     The encoder skips checks that the exact type settles: absent fields are constants, strings and numbers are not
@@ -197,7 +203,7 @@ def exact_encoder(entry_type: RecordType, written: RecordType, limits: Limits) -
     return _exact_encoders.get((entry_type, written, limits))
 
 
-def _compile_exact(entry_type: RecordType, written: RecordType, limits: Limits) -> EncodeEntry:
+def _compile_exact(entry_type: RecordType, written: RecordType, limits: SchemaBounds) -> EncodeEntry:
     writer = _Writer(limits)
     writer.line(0, "def encode(entry, out):")
     pieces: list[str] = []
@@ -219,12 +225,12 @@ def _compile_exact(entry_type: RecordType, written: RecordType, limits: Limits) 
     return encode
 
 
-_exact_encoders: BoundedCache[tuple[RecordType, RecordType, Limits], EncodeEntry] = BoundedCache(
+_exact_encoders: BoundedCache[tuple[RecordType, RecordType, SchemaBounds], EncodeEntry] = BoundedCache(
     lambda key: _compile_exact(*key), weigh=lambda key: 1 + key[0].fields, weight_max=CACHED_FIELDS_MAX
 )
 
 
-_record_encoders: BoundedCache[tuple[RecordType, Limits, int], EncodeEntry] = BoundedCache(
+_record_encoders: BoundedCache[tuple[RecordType, SchemaBounds, int], EncodeEntry] = BoundedCache(
     lambda key: _compile_record(*key), weigh=lambda key: 1 + key[0].fields, weight_max=CACHED_FIELDS_MAX
 )
 
@@ -232,7 +238,7 @@ _record_encoders: BoundedCache[tuple[RecordType, Limits, int], EncodeEntry] = Bo
 class _Writer:
     """Writes the source of one encoder; nested records are functions of their own among its constants."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: SchemaBounds) -> None:
         self.limits = limits
         self.lines: list[str] = []
         self.constants: dict[str, Any] = {
@@ -302,7 +308,7 @@ class _Writer:
         self.line(indent, "out += b'\\0'")
 
 
-def _compile_value(child: Type, limits: Limits, *, depth: int) -> Callable[[Any, bytearray], None]:
+def _compile_value(child: Type, limits: SchemaBounds, *, depth: int) -> Callable[[Any, bytearray], None]:
     writer = _Writer(limits)
     writer.line(0, "def encode(value, out):")
     writer.line(1, "if value is None: out += b'\\0'")

@@ -16,7 +16,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from log_partitioner import native
 from log_partitioner.avro.entry_types import SHAPES_BYTES_MAX
 from log_partitioner.avro.schema_types import ArrayType, MapType, RecordType, Scalar, Type
+from log_partitioner.config.settings import Settings
+from log_partitioner.config.units import parse_path
 from log_partitioner.formats.model import PartitionKey
+from log_partitioner.partitioning.event_time import EARLIEST_US, LATEST_US
+from log_partitioner.partitioning.locate import is_plain
 
 if TYPE_CHECKING:
     import log_partitioner_native
@@ -34,31 +38,6 @@ _TYPE_BYTES = 600
 
 Run = tuple[int, int, int, int, list[int]]
 """Rows of one PartitionKey as [begin, end) of an order: (key, begin, end, bytes of texts, types in their order)."""
-
-
-class LaneRules(NamedTuple):
-    """Places that the fast lane reads: (`entry`, `envelope` or `key`, keys that lead to a value), tried in this order.
-
-    Hours are UTC's. An object that has `entries_field` is an envelope. If `has_fallback`, the record's timestamp stands
-    in for an absent time.
-    """
-
-    user_paths: tuple[tuple[str, tuple[str, ...]], ...]
-    time_paths: tuple[tuple[str, tuple[str, ...]], ...]
-    id_paths: tuple[tuple[str, tuple[str, ...]], ...]
-    entries_field: str | None
-    entries_max: int
-    is_ndjson: bool
-    has_fallback: bool
-    no_users: tuple[str, ...]
-    missing_user: str | None
-    epoch_unit: str
-    is_naive_utc: bool
-    earliest_us: int
-    latest_us: int
-    future_max_us: int
-    chain_header: str
-    bytes_max: int = SHAPES_BYTES_MAX
 
 
 class TakenSpan(NamedTuple):
@@ -108,16 +87,59 @@ class Known(NamedTuple):
     texts: log_partitioner_native.Texts
 
 
+def is_fast(settings: Settings) -> bool:
+    """Tell whether compiled code writes objects: also if there is no fast lane to take records into rows."""
+    return native.IS_INSTALLED and settings.fast_lane == "auto"
+
+
+def why_no_lane(settings: Settings) -> str | None:
+    """Say why there is no fast lane; None if there is one."""
+    if not is_fast(settings):
+        return "fast_lane is off" if settings.fast_lane == "off" else "not installed"
+    paths = {"user": settings.user.paths, "time": settings.time.paths, "id": settings.id.paths}
+    for name, given in paths.items():
+        if not all(map(is_plain, given)):
+            return f"{name}.paths lead to a header, or into the key"
+    if str(settings.partition.zone) != "UTC":
+        return "partition.zone is not UTC"
+    if settings.input.record_bytes_max < LARGE_BYTES:
+        return f"input.record_bytes_max is below {LARGE_BYTES}"
+    return "too many paths" if sum(map(len, paths.values())) >= PATHS_MAX else None
+
+
+def _rules(settings: Settings, bytes_max: int) -> dict[str, Any]:
+    """Return the rules as the compiled lane takes them; hours are UTC's."""
+    source, user, times = settings.input, settings.user, settings.time
+    return {
+        "user_paths": tuple(map(parse_path, user.paths)),
+        "time_paths": tuple(map(parse_path, times.paths)),
+        "id_paths": tuple(map(parse_path, settings.id.paths)),
+        "entries_field": source.entries_field,
+        "entries_max": source.entries_per_record_max,
+        "is_ndjson": source.format == "ndjson",
+        "has_fallback": times.missing == "record-timestamp",
+        "no_users": user.no_values,
+        "missing_user": user.missing_name,
+        "epoch_unit": times.epoch_unit,
+        "is_naive_utc": str(times.zone) == "UTC",
+        "earliest_us": max(times.earliest_us, EARLIEST_US),
+        "latest_us": LATEST_US,
+        "future_max_us": times.future_max_us,
+        "chain_header": source.chain_header,
+        "bytes_max": bytes_max,
+    }
+
+
 class FastLane:
     """Used by one recorder, one batch after the other; numbers the PartitionKeys and types of the open one."""
 
-    def __init__(self, rules: LaneRules) -> None:
+    def __init__(self, settings: Settings, *, bytes_max: int = SHAPES_BYTES_MAX) -> None:
         assert native.module is not None, "the fast lane is not installed"
         self._native = native.module
-        self._lane: log_partitioner_native.Lane = native.module.Lane(rules._asdict())
-        self._chain_header = rules.chain_header
-        self._has_keys = ("key", ()) in (*rules.user_paths, *rules.time_paths, *rules.id_paths)
-        self._bytes_max = rules.bytes_max
+        self._lane: log_partitioner_native.Lane = native.module.Lane(_rules(settings, bytes_max))
+        self._chain_header = settings.input.chain_header
+        self._has_keys = "key" in (*settings.user.paths, *settings.time.paths, *settings.id.paths)
+        self._bytes_max = bytes_max
         self._type_bytes = 0
         self._types: list[RecordType] = []
         self._numbers: dict[int, int] = {}  # by identity, which the list keeps

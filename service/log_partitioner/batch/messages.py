@@ -24,6 +24,7 @@ from log_partitioner.batch.batch import ClosedBatch
 from log_partitioner.batch.progress import Progress
 from log_partitioner.batch.seal import SealedObject
 from log_partitioner.boundary import Message, StoredObject
+from log_partitioner.config.settings import KafkaSettings
 from log_partitioner.control.flush_policy import FlushReason
 from log_partitioner.formats.dead_letter import (
     RECORD_SUFFIX,
@@ -68,15 +69,12 @@ BACKFILL_TYPE = "log-partitioner.backfill.v1"
 
 
 class Sender(NamedTuple):
-    """The sender of messages, and their topics."""
+    """The sender of messages, and its group and topics."""
 
     worker: str
     boot: str
-    group_id: str
+    kafka: KafkaSettings
     bucket: str
-    references_topic: str
-    flushes_topic: str
-    dead_letters_topic: str
 
 
 class Uploaded(NamedTuple):
@@ -106,7 +104,7 @@ def reference_messages(
         for group in one.sealed.groups:
             message = ReferenceMessage(
                 batch_id=batch_id,
-                group_id=sender.group_id,
+                group_id=sender.kafka.group_id,
                 worker=sender.worker,
                 generation=generation,
                 first_number=number,
@@ -119,7 +117,7 @@ def reference_messages(
                 references=cast("tuple[Line, ...]", group.lines),  # encoded already
             )
             headers = _cloud_event(REFERENCES_TYPE, reference_id(batch_id, number), sender, at_ms)
-            yield Message(sender.references_topic, batch_id.encode(), encode_message(message), headers)
+            yield Message(sender.kafka.references_topic, batch_id.encode(), encode_message(message), headers)
             number += group.references
 
 
@@ -191,7 +189,7 @@ def flush_record_of(
     objects, owned = list(objects), batch.progress
     return FlushRecord(
         batch_id=batch.batch_id,
-        group_id=sender.group_id,
+        group_id=sender.kafka.group_id,
         topic_ids={topic: topic_ids[topic] for topic in sorted({tp.topic for tp in owned}) if topic in topic_ids},
         worker=sender.worker,
         boot=sender.boot,
@@ -241,7 +239,7 @@ def flush_messages(
 
 def _flush_message(part: FlushRecord, sender: Sender, value: bytes, at_ms: int) -> Message:
     headers = _cloud_event(FLUSH_TYPE, f"{part.batch_id}/{part.part}", sender, at_ms)
-    return Message(sender.flushes_topic, sender.worker.encode(), value, headers)
+    return Message(sender.kafka.flushes_topic, sender.worker.encode(), value, headers)
 
 
 def adoption_messages(adoption: Adoption, sender: Sender, *, partitions: Iterable[int]) -> Iterator[Message]:
@@ -251,7 +249,7 @@ def adoption_messages(adoption: Adoption, sender: Sender, *, partitions: Iterabl
     values = [encode_adoption(one) for one in adoptions_of(adoption)]
     for partition in partitions:
         for value in values:
-            yield Message(sender.flushes_topic, key, value, headers, partition)
+            yield Message(sender.kafka.flushes_topic, key, value, headers, partition)
 
 
 def dead_letters_of(record: SourceRecord, bad: Iterable[Bad]) -> list[DeadLetter]:
@@ -276,9 +274,9 @@ def dead_letter_message(letter: DeadLetter, sender: Sender, *, batch_id: str, ob
     """Wrap a dead letter: key, value and headers of the record untouched, except the part that is stored apart."""
     if object_key is not None and holds_record(object_key):
         letter = letter._replace(record=letter.record._replace(key=None, headers=()))
-    headers = headers_of(letter, batch_id=batch_id, group_id=sender.group_id, object_key=object_key)
+    headers = headers_of(letter, batch_id=batch_id, group_id=sender.kafka.group_id, object_key=object_key)
     value = letter.record.value if object_key is None else None
-    return Message(sender.dead_letters_topic, letter.record.key, value, headers)
+    return Message(sender.kafka.dead_letters_topic, letter.record.key, value, headers)
 
 
 def _cloud_event(event_type: str, event_id: str, sender: Sender, at_ms: int) -> list[tuple[str, bytes | None]]:
@@ -287,7 +285,7 @@ def _cloud_event(event_type: str, event_id: str, sender: Sender, at_ms: int) -> 
     attributes = {
         "ce_specversion": "1.0",
         "ce_id": event_id,
-        "ce_source": f"/log-partitioner/{sender.group_id}/{sender.worker}",
+        "ce_source": f"/log-partitioner/{sender.kafka.group_id}/{sender.worker}",
         "ce_type": event_type,
         "ce_time": moment,
         "content-type": CONTENT_TYPE,

@@ -11,20 +11,22 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from typing import Literal, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
 
-from log_partitioner.avro.entry_types import SchemaBounds
+from log_partitioner.avro.container import Codec
 from log_partitioner.avro.schema import META
-from log_partitioner.avro.schema_types import RecordType, Type, field_size, join
+from log_partitioner.avro.schema_types import RecordType, SchemaBounds, Type, field_size, join, schema_bounds
 from log_partitioner.batch.fast_lane import Run, runs_of
 from log_partitioner.batch.pack_schema import Merging
 from log_partitioner.batch.reference_lines import SOURCE_BYTES
 from log_partitioner.batch.rows import Rows
+from log_partitioner.config.settings import Layout, Settings
+from log_partitioner.input.decode import RecordDecoder
 
-Layout = Literal["auto", "pack", "file"]
 Hour = tuple[str, int]
 
+MESSAGE_HEAD_BYTES = 16_000  # of a message of references, with the longest names, beside lines, lists and schema text
 FEW_PARTS = 8  # so many PartitionKeys stay files under `auto`
 HOUR_PARTS_MIN = 100  # so many make a pack of an hour's own
 META_BYTES = 128  # of a row beside its text, with an ordinary topic and user
@@ -36,18 +38,42 @@ GROUPS_MAX = 64  # packs with a schema of their own that are open at once
 COMPARED_MAX = 50_000_000  # fields of types with those of packs: some seconds
 
 
-class LayoutRules(NamedTuple):
-    """How objects are cut; sizes in bytes of entries as JSON text, `pack_bytes_max` in bytes of the object.
+class SealRules(NamedTuple):
+    """The rules of sealing; sizes in bytes. `decode` reads the text of an entry as the recorder's decoder did.
 
-    PartitionKeys with more than `packed_bytes_max` keep an object of their own; `object_bytes_max` cuts that. A line of
-    a reference message has room for `line_bytes_max`; a part with too many TopicPartitions for one line is cut, too.
+    PartitionKeys with more than `packed_bytes_max` of JSON text keep an object of their own; `object_bytes_max` of text
+    cuts that. `pack_bytes_max` counts bytes of the object. A line of a reference message has room for
+    `line_bytes_max`, all its lines for `group_bytes_max`; a part with too many TopicPartitions for a line is cut, too.
     """
 
+    bounds: SchemaBounds
+    decode: Callable[[bytes], Any]
     layout: Layout
     packed_bytes_max: int
     object_bytes_max: int
     pack_bytes_max: int
     line_bytes_max: int
+    group_bytes_max: int
+    codec: Codec
+    block_bytes: int
+
+
+def seal_rules(settings: Settings) -> SealRules:
+    """Turn settings into the rules of sealing; entries are decoded again exactly as they were recorded."""
+    spool = settings.spool
+    lines_max = settings.kafka.message_bytes_max - settings.kafka.inline_text_max - MESSAGE_HEAD_BYTES
+    return SealRules(
+        bounds=schema_bounds(settings),
+        decode=RecordDecoder(settings.input).json.decode_again,
+        layout=settings.layout,
+        packed_bytes_max=spool.packed_bytes_max,
+        object_bytes_max=spool.object_bytes_max,
+        pack_bytes_max=spool.pack_bytes_max,
+        line_bytes_max=lines_max,
+        group_bytes_max=lines_max,
+        codec=spool.codec,
+        block_bytes=spool.block_bytes,
+    )
 
 
 class Part(NamedTuple):
@@ -78,12 +104,12 @@ class Plan(NamedTuple):
     passing: int = 0
 
 
-def plan_objects(rows: Rows, bounds: SchemaBounds, rules: LayoutRules, *, is_one_record: bool = False) -> Plan:
+def plan_objects(rows: Rows, rules: SealRules, *, is_one_record: bool = False) -> Plan:
     """Plan the objects of a batch; one record that makes many PartitionKeys is packed under every layout."""
     order = rows.in_order()
-    groups = _Groups(bounds)
+    groups = _Groups(rules.bounds)
     layout: Layout = "auto" if is_one_record and rules.layout == "file" else rules.layout
-    parts = list(_cut(rows, order, bounds, rules))
+    parts = list(_cut(rows, order, rules))
     parts_of_key = Counter(part.key for part in parts)
     if layout == "file" or (layout == "auto" and len(parts_of_key) <= FEW_PARTS):
         return Plan(order, parts, [])
@@ -113,8 +139,8 @@ def _sources_max(rows: Rows, line_bytes_max: int) -> int:
     return max(1, room // (SOURCE_BYTES + longest + LINE_SOURCE_BYTES))
 
 
-def _cut(rows: Rows, order: array[int], bounds: SchemaBounds, rules: LayoutRules) -> Iterator[Part]:
-    joined = _Joined(rows.types, bounds)
+def _cut(rows: Rows, order: array[int], rules: SealRules) -> Iterator[Part]:
+    joined = _Joined(rows.types, rules.bounds)
     sources_max = _sources_max(rows, rules.line_bytes_max)
     for run in runs_of(order, rows.key_of, rows.type_of, rows.text_sizes) if rows.is_fast else _runs(rows, order):
         key, begin, end, text_bytes, types = run
@@ -195,7 +221,7 @@ class _Joined:
         """Join the type of this number; False, and nothing is changed, if the result passes a bound of a schema."""
         if number in self._numbers:
             return True
-        keys_max, fields, size = self._bounds.limits.object_keys_max, self._fields, self._size
+        keys_max, fields, size = self._bounds.object_keys_max, self._fields, self._size
         changed: dict[str, Type] = {}
         for name, child in self._types[number].by_name.items():
             old = self._by_name.get(name)
@@ -262,7 +288,7 @@ class _Groups:
         last = groups[-1] if is_passing and len(groups) > self.passing else None
         if last is None or not last.add(entry_type, fields_max=bounds.fields_max, bytes_max=bounds.bytes_max):
             types_max = bounds.fields_max if is_passing else 1
-            keys_max = bounds.limits.object_keys_max
+            keys_max = bounds.object_keys_max
             groups.append(Merging(entry_type, reserved=(META,), keys_max=keys_max, types_max=types_max))
             self.passing += not is_passing
         return len(groups) - 1

@@ -23,7 +23,7 @@ from log_partitioner.avro.row_encoder import (
     exact_encoder,
 )
 from log_partitioner.avro.row_meta import encode_id, encode_meta, encode_origin, encode_root, encode_user
-from log_partitioner.avro.schema_types import EMPTY_RECORD, Limits, RecordType, Scalar
+from log_partitioner.avro.schema_types import EMPTY_RECORD, RecordType, Scalar, SchemaBounds
 from log_partitioner.batch.fast_lane import described
 from log_partitioner.batch.pack_schema import MergedFields
 from log_partitioner.batch.rows import PythonTexts, Rows
@@ -163,7 +163,7 @@ class WriteRules(NamedTuple):
     `compress` compresses the rows of a block; `sync` is the marker behind each block.
     """
 
-    limits: Limits
+    limits: SchemaBounds
     block_bytes: int
     decode: Callable[[bytes], Any]
     read: Callable[[Piece], bytes]
@@ -299,7 +299,7 @@ class _Encoders(dict[int, EncodeEntry]):
     """
 
     def __init__(
-        self, written: RecordType, types: Sequence[RecordType], rows_of_type: Mapping[int, int], limits: Limits
+        self, written: RecordType, types: Sequence[RecordType], rows_of_type: Mapping[int, int], limits: SchemaBounds
     ) -> None:
         super().__init__()
         self._written = written

@@ -11,18 +11,17 @@ import hashlib
 import sys
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from log_partitioner.avro import container
-from log_partitioner.avro.container import SYNC_BYTES, Codec
-from log_partitioner.avro.entry_types import SchemaBounds
+from log_partitioner.avro.container import SYNC_BYTES
 from log_partitioner.avro.schema import RowSchema, row_schema
 from log_partitioner.avro.schema_types import RecordType
-from log_partitioner.batch.pack_plan import Hour, LayoutRules, Part, Plan, plan_objects
+from log_partitioner.batch.pack_plan import Hour, Part, Plan, SealRules, plan_objects
 from log_partitioner.batch.pack_schema import MergedFields
 from log_partitioner.batch.reference_lines import CompiledLines, LineGroup, LineWriter, Numbered, Spans
 from log_partitioner.batch.row_writer import (
@@ -38,17 +37,6 @@ from log_partitioner.batch.row_writer import (
 from log_partitioner.batch.rows import Rows
 from log_partitioner.boundary import BatchSpool, ObjectFile, SealedFile
 from log_partitioner.formats.model import PartitionKey, TopicPartition
-
-
-class SealRules(NamedTuple):
-    """The rules of sealing; sizes in bytes. `decode` reads the text of an entry as the recorder's decoder did."""
-
-    bounds: SchemaBounds
-    layout: LayoutRules
-    codec: Codec
-    block_bytes: int
-    group_bytes_max: int
-    decode: Callable[[bytes], Any]
 
 
 class SealedObject(NamedTuple):
@@ -133,7 +121,7 @@ def seal(
     Raises:
         SpoolError: the disk refused.
     """
-    plan = plan_objects(rows, rules.bounds, rules.layout, is_one_record=is_one_record)
+    plan = plan_objects(rows, rules, is_one_record=is_one_record)
     return Sealing(rows, spool, spans, rules, plan, batch_id).run()
 
 
@@ -156,7 +144,7 @@ class Sealing:
         self._with_beside = {group for group, one in enumerate(plan.merged) if MergedFields(one).are_beside}
         self._numbered = Numbered(rows.tps, spans, bytes_max=rules.group_bytes_max)
         compress = container.compressor(rules.codec)
-        write_rules = WriteRules(rules.bounds.limits, rules.block_bytes, rules.decode, spool.read, compress, self._sync)
+        write_rules = WriteRules(rules.bounds, rules.block_bytes, rules.decode, spool.read, compress, self._sync)
         self._writer: RowWriter = (CompiledWriter if rows.is_fast else PythonWriter)(rows, plan.order, write_rules)
         self._pack_lines = CompiledLines if rows.is_fast else LineWriter
 
@@ -243,7 +231,7 @@ class Sealing:
                 yield from self._finish(passed)  # their groups end when this one begins
                 writing = self._packs[place] = self._begin(self._plan.merged[place[0]], self._pack_lines)
             start, is_empty = writing.file.size, not writing.rows_of
-            behind, size = chunk.fitting(first, last, max(0, self._rules.layout.pack_bytes_max - start))
+            behind, size = chunk.fitting(first, last, max(0, self._rules.pack_bytes_max - start))
             if is_empty and behind == first:
                 behind, size = chunk.fitting(first, first + 1, sys.maxsize)  # it has room nowhere
             writing.write(chunk.data[begin : begin + size], chunk.rows_of(first, behind))

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from datetime import datetime
 from urllib.parse import SplitResult, urlsplit
 
 from log_partitioner.config.kafka_properties import SECRET, is_allowed, why_not
 from log_partitioner.config.settings import Settings
 from log_partitioner.config.sources import read_settings
+from log_partitioner.config.units import parse_path
 from log_partitioner.errors import SettingsError
-from log_partitioner.partitioning.locate import compile_path
 
 ALERT_WINDOW_S = 600  # of LogPartitionerNoCommit in deploy/alerts
 _LISTENERS = {"PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"}  # what the client library takes before ://
@@ -122,15 +121,11 @@ def _paths(settings: Settings) -> Iterator[str]:
     ):
         for path in paths:
             try:
-                compile_path(path)
+                parse_path(path)
             except ValueError as error:
                 yield f"{name}.paths: {error}"
             if path.startswith("envelope:") and source.entries_field is None:
                 yield f"{name}.paths: {path!r} finds nothing without input.entries_field, which makes an object an envelope"
-    try:
-        datetime.fromisoformat(settings.time.earliest)
-    except ValueError:
-        yield f"time.earliest ({settings.time.earliest!r}) is not an ISO-8601 time, such as 2000-01-01T00:00:00Z"
     if settings.user.missing_name in settings.user.no_values:
         yield f"user.missing_name ({settings.user.missing_name!r}) is in user.no_values"
 

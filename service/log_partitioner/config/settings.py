@@ -6,13 +6,14 @@
 from __future__ import annotations
 
 import socket
+from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 from zoneinfo import ZoneInfo
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
-from log_partitioner.batch.pack_plan import Layout
 from log_partitioner.config.flush_settings import FlushSettings
 from log_partitioner.config.kafka_properties import ALLOWED, Role, is_allowed
 from log_partitioner.config.removed import REMOVED
@@ -20,6 +21,7 @@ from log_partitioner.config.s3_settings import S3Settings
 from log_partitioner.config.section import (
     BYTES,
     TAKES_SIZE,
+    Moment,
     Names,
     PositiveBytes,
     PositiveSeconds,
@@ -27,6 +29,7 @@ from log_partitioner.config.section import (
     SecretProperties,
     Section,
     StartAt,
+    Zone,
 )
 from log_partitioner.config.sources import SourcedSettings
 from log_partitioner.formats.object_key import key_safe
@@ -34,17 +37,9 @@ from log_partitioner.formats.object_key import key_safe
 PREFIX = "LOGP_"
 
 
-def _known_zone(name: str) -> str:
-    try:
-        ZoneInfo(name)
-    except (KeyError, ValueError, OSError) as error:
-        raise ValueError(
-            f"{name!r} is not a time zone of this machine or of the package tzdata, such as UTC or Europe/Berlin"
-        ) from error
-    return name
-
-
-Zone = Annotated[str, AfterValidator(_known_zone)]
+Layout = Literal["auto", "pack", "file"]
+_UTC = ZoneInfo("UTC")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class KafkaSettings(Section):
@@ -163,14 +158,27 @@ class TimeSettings(Section):
     epoch_unit: Literal["auto", "s", "ms", "us", "ns"] = Field(
         "auto", description="Unit of numbers; auto decides by magnitude."
     )
-    zone: Zone = Field("UTC", description="Time zone of texts that name none.")
-    earliest: str = Field("2000-01-01T00:00:00Z", description="Event times before this are absurd (ISO-8601).")
+    zone: Zone = Field(_UTC, description="Time zone of texts that name none.")
+    earliest: Moment = Field(
+        datetime(2000, 1, 1, tzinfo=UTC),
+        description="Event times before this are absurd (ISO-8601; UTC if it names no zone).",
+    )
     future_max_s: PositiveSeconds = Field(
         86_400, description="Seconds past the Kafka record's timestamp beyond which an event time is absurd."
     )
     missing: Literal["record-timestamp", "dead-letter"] = Field(
         "record-timestamp", description="Treatment of an entry whose event time is missing or absurd."
     )
+
+    @cached_property
+    def earliest_us(self) -> int:
+        """Microseconds since the epoch of `earliest`."""
+        return (self.earliest - _EPOCH) // timedelta(microseconds=1)
+
+    @cached_property
+    def future_max_us(self) -> int:
+        """Microseconds of `future_max_s`."""
+        return round(self.future_max_s * 1_000_000)
 
 
 class IdSettings(Section):
@@ -200,7 +208,7 @@ class SchemaSettings(Section):
 class PartitionSettings(Section):
     """The meaning of date and hour."""
 
-    zone: Zone = Field("UTC", description="Time zone of date and hour in a PartitionKey.")
+    zone: Zone = Field(_UTC, description="Time zone of date and hour in a PartitionKey.")
 
 
 class DeadLettersSettings(Section):

@@ -10,7 +10,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import UTC, datetime
+from typing import Literal
+from zoneinfo import ZoneInfo
 
 _SECONDS: Mapping[str, float] = {"": 1, "ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400}
 _BYTES: Mapping[str, int] = {
@@ -23,7 +25,9 @@ _QUANTITY = re.compile(r"\s*([-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?)\s*([a-z]*)\s*", r
 TIME = "must be a time such as 500ms, 30s, 5m, 1h or 1d, or a number of seconds"
 SIZE = "must be a size such as 64KiB, 256MiB or 2GiB, or a whole number of bytes"
 LIST = 'must be a list: a,b or, as JSON, ["a", "b"]'
+MOMENT = "must be an ISO-8601 time, such as 2000-01-01T00:00:00Z"
 START = "must be beginning, fail, or a time with its zone such as 2026-11-27T09:00:00Z, from which on records are read"
+_DOT = re.compile(r"(?<!\\)\.")
 OBJECT = 'must be a JSON object such as {"name": "value"}'
 
 
@@ -48,13 +52,59 @@ def start_of(given: object) -> object:
     """Return the start of a new group: `beginning`, `fail`, or a time in milliseconds since the epoch."""
     if given in ("beginning", "fail") or (type(given) is int and given >= 0):
         return given
-    try:
-        moment = given if isinstance(given, datetime) else datetime.fromisoformat(str(given))
-    except ValueError:
-        raise ValueError(START) from None
+    moment = _moment(given, START)
     if moment.tzinfo is None:
         raise ValueError(START)
     return max(0, round(moment.timestamp() * 1000))
+
+
+def moment_of(given: object) -> object:
+    """Return a time; one without a zone is UTC's."""
+    moment = _moment(given, MOMENT)
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
+
+
+def _moment(given: object, expected: str) -> datetime:
+    try:
+        return datetime.fromisoformat(str(given))
+    except ValueError:
+        raise ValueError(expected) from None
+
+
+def zone_of(given: object) -> ZoneInfo:
+    """Return the time zone of a name."""
+    try:
+        return ZoneInfo(str(given))
+    except (KeyError, ValueError, OSError) as error:
+        raise ValueError(
+            f"{str(given)!r} is not a time zone of this machine or of the package tzdata, such as UTC or Europe/Berlin"
+        ) from error
+
+
+def parse_path(path: str) -> tuple[Literal["entry", "envelope", "key", "header"], tuple[str, ...]]:
+    """Return the begin of a path to a value, and the keys from there; `partitioning.locate` shows the forms.
+
+    Raises:
+        ValueError: a key is empty.
+    """
+    begin, colon, rest = path.partition(":")
+    if begin == "key" and not colon:
+        return "key", ()
+    if begin == "header" and colon:
+        if not rest:
+            raise ValueError("header: needs the name of a header")
+        return "header", (rest,)
+    if colon and begin in ("key", "envelope"):
+        return ("key" if begin == "key" else "envelope"), _keys(rest)
+    return "entry", _keys(path)
+
+
+def _keys(path: str) -> tuple[str, ...]:
+    r"""Split a dotted path into its keys; `\.` is a dot inside a key."""
+    keys = tuple(key.replace("\\.", ".") for key in _DOT.split(path))
+    if not all(keys):
+        raise ValueError(f"{path!r} has an empty key; write `\\.` for a dot inside a key")
+    return keys
 
 
 def list_of(given: object) -> object:

@@ -9,10 +9,15 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import NamedTuple
 
+from log_partitioner.config.settings import Settings
+
 SMOOTHING = 0.4
 DISTRUST = 0.5  # of the time that an estimate may fill, after a batch was too large
 UNKNOWN_SHARE = 0.05  # what a step is taken to have done that was cut short with nothing to show
 _RATIO_MIN, _RATIO_MAX = 0.25, 8.0
+ESTIMATE_SHARE = 0.7  # of the time for uploads, or of what a revoke leaves of it
+FIXED_SHARE = 0.5  # of memory, for rows and PartitionKeys; the rest is for entries, which can leave it
+SPOOL_SHARE = 0.6  # of the spool: rows that left memory, and the objects that they become
 
 
 class FlushReason(StrEnum):
@@ -64,6 +69,19 @@ class FlushBounds(NamedTuple):
     fixed_bytes_max: int
     spool_bytes_max: int
     estimate_max_s: float
+
+
+def flush_bounds(settings: Settings) -> FlushBounds:
+    """Return the triggers that settings name."""
+    flush, spool = settings.flush, settings.spool
+    return FlushBounds(
+        interval_s=flush.interval_s,
+        bytes_max=flush.bytes_max,
+        entries_max=flush.entries_max,
+        fixed_bytes_max=round(FIXED_SHARE * spool.memory_bytes_max),
+        spool_bytes_max=round(SPOOL_SHARE * spool.bytes_max),
+        estimate_max_s=ESTIMATE_SHARE * min(flush.upload_deadline_s, flush.revoke_budget_s - flush.commit_budget_s),
+    )
 
 
 class FlushLoad(NamedTuple):

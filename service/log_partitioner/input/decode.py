@@ -13,11 +13,12 @@ import re
 import zlib
 from collections.abc import Callable, Iterable
 from itertools import islice
-from typing import Any, Literal, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
 from log_partitioner import zstd
+from log_partitioner.config.settings import InputSettings
 from log_partitioner.formats.dead_letter import Reason, reason_of
 from log_partitioner.formats.model import SourceRecord
 from log_partitioner.input.json_text import (
@@ -52,15 +53,6 @@ class _Member(Protocol):
     def decompress(self, data: bytes, max_length: int, /) -> bytes: ...
 
 
-class InputRules(NamedTuple):
-    """Rules for records; `config.settings.InputSettings` explains them."""
-
-    format: Literal["json", "ndjson"]
-    entries_field: str | None
-    record_bytes_max: int
-    entries_per_record_max: int
-
-
 class Bad(NamedTuple):
     """An entry that is dead; `number` is its index, None means the record as a whole, counted as one entry."""
 
@@ -89,15 +81,15 @@ def plain(entry: dict[str, Any], text: bytes) -> Decoded:
 
 
 class RecordDecoder:
-    """Decodes the values of source records by one set of rules."""
+    """Decodes the values of source records by one set of rules; `json` decodes the text in them."""
 
-    def __init__(self, rules: InputRules, json_decoder: JsonDecoder) -> None:
+    def __init__(self, rules: InputSettings) -> None:
         self._rules = rules
-        self._json = json_decoder
+        self.json = JsonDecoder(keep_inexact_text=rules.inexact_numbers == "text")
         # The most frequent record, one object and nothing around it: it begins with a brace and has at most so many
         # bytes. It is an entry as it stands, unless `decode_plain` raises one of FAST_REFUSALS.
         self.plain_bytes_max = rules.record_bytes_max if rules.format == "json" and rules.entries_field is None else 0
-        self.decode_plain = json_decoder.decode_fast
+        self.decode_plain = self.json.decode_fast
 
     def decode(self, value: bytes | None) -> Decoded:
         """Take the value of a record apart."""
@@ -176,9 +168,9 @@ class RecordDecoder:
             UndecodableError: it is no JSON value we take.
         """
         try:
-            return self._json.decode_fast(text)
+            return self.json.decode_fast(text)
         except FAST_REFUSALS:
-            return self._json.decode_tolerant(text)
+            return self.json.decode_tolerant(text)
 
     def _not_too_many(self, items: list[T]) -> list[T]:
         limit = self._rules.entries_per_record_max

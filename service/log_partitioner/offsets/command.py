@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Self
 
 import structlog
 
-from log_partitioner.batch.messages import adoption_messages
+from log_partitioner.batch.messages import Sender, adoption_messages
 from log_partitioner.boundary import END_OFFSET
-from log_partitioner.config.rules import sender
 from log_partitioner.config.settings import Settings
 from log_partitioner.control.deadline import Deadline
 from log_partitioner.control.flush_history import OurGroup
@@ -183,7 +182,9 @@ def _skip(options: argparse.Namespace, settings: Settings, boot: str) -> int:
             return 0
         if not _is_confirmed(cost, is_yes=options.yes):
             return 1
-        messages = skip.messages(sender(settings, worker=NAME, boot=boot), message_bytes_max=kafka.message_bytes_max)
+        messages = skip.messages(
+            Sender(NAME, boot, kafka, settings.s3.bucket), message_bytes_max=kafka.message_bytes_max
+        )
         asking.commit(messages, {tp: skip.after})
         told = OffsetsSkipped(kafka.group_id, *tp, offset=first, end_offset=end)
         tell(structlog.get_logger("offsets").info, told)
@@ -209,7 +210,7 @@ def _adopt(options: argparse.Namespace, settings: Settings) -> int:
         if options.dry_run:
             return 0
         messages = adoption_messages(
-            plan.adoption, sender(settings, worker=NAME, boot=""), partitions=heir.flushes_partitions()
+            plan.adoption, Sender(NAME, "", settings.kafka, settings.s3.bucket), partitions=heir.flushes_partitions()
         )
         heir.commit(messages, plan.offsets)
         require_nobody(heir.options, groups, timeout_s=ANSWER_S)

@@ -42,7 +42,7 @@ class Skip(NamedTuple):
             records=1, entries=1, dead_letters=1,
         )  # fmt: skip
         flush_record = FlushRecord(
-            batch_id=batch_id, group_id=sender.group_id, topic_ids=self.topic_ids, worker=sender.worker,
+            batch_id=batch_id, group_id=sender.kafka.group_id, topic_ids=self.topic_ids, worker=sender.worker,
             boot=sender.boot, seq=1, generation=GENERATION, reason=Reason.SKIPPED.value, started_at_ms=self.at_ms,
             ended_at_ms=self.at_ms, step_seconds={}, topic_partitions=(line,),
             totals=FlushTotals(

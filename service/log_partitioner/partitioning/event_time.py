@@ -12,9 +12,11 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta, tzinfo
 from decimal import Decimal
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import msgspec
+
+from log_partitioner.config.settings import TimeSettings
 
 EpochUnit = Literal["auto", "s", "ms", "us", "ns"]
 
@@ -30,16 +32,7 @@ _MICROS_PER: dict[EpochUnit, int] = {"s": 1_000_000, "ms": 1_000, "us": 1}
 _NANOS_PER_MICRO = 1_000
 
 
-class TimeRules(NamedTuple):
-    """How event times are read and which are absurd; see `config.settings.TimeSettings`."""
-
-    epoch_unit: EpochUnit
-    zone: tzinfo
-    earliest_us: int
-    future_max_us: int
-
-
-def parse_event_time(value: Any, rules: TimeRules) -> int | None:
+def parse_event_time(value: Any, rules: TimeSettings) -> int | None:
     """Read one value as microseconds since the epoch; None if it is no time."""
     kind = type(value)
     if kind is str:
@@ -51,7 +44,7 @@ def parse_event_time(value: Any, rules: TimeRules) -> int | None:
     return None
 
 
-def is_absurd(event_time_us: int, *, record_timestamp_ms: int | None, rules: TimeRules) -> bool:
+def is_absurd(event_time_us: int, *, record_timestamp_ms: int | None, rules: TimeSettings) -> bool:
     """Return whether a time lies outside the window.
 
     Its upper end needs Kafka's timestamp of the record; a timestamp before the window is ignored, because no clock made
@@ -65,7 +58,7 @@ def is_absurd(event_time_us: int, *, record_timestamp_ms: int | None, rules: Tim
     return event_time_us > newest_us + rules.future_max_us and newest_us >= rules.earliest_us
 
 
-def _parse_text(text: str, rules: TimeRules) -> int | None:
+def _parse_text(text: str, rules: TimeSettings) -> int | None:
     if _ISO.match(text):
         try:
             moment = datetime.fromisoformat(text)

@@ -12,41 +12,23 @@ the last one counts.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Annotated, Any
 
 import msgspec
 
+from log_partitioner.config.units import parse_path
 from log_partitioner.formats.model import RootLink, SourceRecord
 
 Whole = Callable[[], SourceRecord]
 """Makes the record of an entry, for paths that need it."""
 Locate = Callable[[dict[str, Any], dict[str, Any] | None, Whole], Any]
 
-_DOT = re.compile(r"(?<!\\)\.")
 
-
-def split_path(path: str) -> tuple[str, ...]:
-    """Split a dotted path into its keys.
-
-    Raises:
-        ValueError: a key is empty.
-    """
-    keys = tuple(key.replace("\\.", ".") for key in _DOT.split(path))
-    if not all(keys):
-        raise ValueError(f"{path!r} has an empty key; write `\\.` for a dot inside a key")
-    return keys
-
-
-def plain_path(path: str) -> tuple[str, tuple[str, ...]] | None:
-    """Return the begin of a path (`entry`, `envelope` or `key`), and the keys from there; None for the other forms."""
-    where, colon, rest = path.partition(":")
-    if where == "key":
-        return None if colon else ("key", ())
-    if colon and where in ("header", "envelope"):
-        return ("envelope", split_path(rest)) if where == "envelope" else None
-    return "entry", split_path(path)
+def is_plain(path: str) -> bool:
+    """Tell whether a path leads into the entry or its envelope, or is the record key as text."""
+    begin, keys = parse_path(path)
+    return begin in ("entry", "envelope") or (begin == "key" and not keys)
 
 
 def compile_path(path: str) -> Locate:
@@ -55,20 +37,16 @@ def compile_path(path: str) -> Locate:
     Raises:
         ValueError: the path is not of the form above.
     """
-    where, colon, rest = path.partition(":")
-    if where == "header" and colon:
-        if not rest:
-            raise ValueError("header: needs the name of a header")
-        return lambda _entry, _envelope, whole: _header(whole(), rest)
-    if where == "key" and not colon:
-        return lambda _entry, _envelope, whole: _text(whole().key)
-    if where == "key":
-        keys = split_path(rest)
-        return lambda _entry, _envelope, whole: _walk(_json_object(whole().key), keys)
-    if where == "envelope" and colon:
-        keys = split_path(rest)
-        return lambda _entry, envelope, _whole: _walk(envelope, keys)
-    keys = split_path(path)
+    begin, keys = parse_path(path)
+    match begin:
+        case "header":
+            return lambda _entry, _envelope, whole: _header(whole(), keys[0])
+        case "key" if not keys:
+            return lambda _entry, _envelope, whole: _text(whole().key)
+        case "key":
+            return lambda _entry, _envelope, whole: _walk(_json_object(whole().key), keys)
+        case "envelope":
+            return lambda _entry, envelope, _whole: _walk(envelope, keys)
     return lambda entry, _envelope, _whole: _walk(entry, keys)
 
 

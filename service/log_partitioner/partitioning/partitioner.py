@@ -5,31 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import UTC, datetime, tzinfo
 from functools import lru_cache
-from typing import Any, Literal, NamedTuple, TypeGuard
+from typing import Any, NamedTuple, TypeGuard
 
 import msgspec
 
+from log_partitioner.config.settings import Settings
+from log_partitioner.config.units import parse_path
 from log_partitioner.formats.dead_letter import Reason
 from log_partitioner.formats.model import PartitionKey, SourceRecord
-from log_partitioner.partitioning.event_time import LATEST_US, TimeRules, is_absurd, parse_event_time
-from log_partitioner.partitioning.locate import Locate, Whole, compile_path, plain_path
+from log_partitioner.partitioning.event_time import LATEST_US, is_absurd, parse_event_time
+from log_partitioner.partitioning.locate import Locate, Whole, compile_path
 
 USER_CHARS_MAX = 4096
 _EXACT_MAX = 2.0**53
 _KINDS = {str: "in user.no_values", bool: "true or false", dict: "an object", list: "an array"}
-
-
-class KeyRules(NamedTuple):
-    """Paths to user, time and id, and the rules for entries without them; see `config.settings`."""
-
-    user_paths: tuple[str, ...]
-    no_users: frozenset[str]
-    missing_user: str | None
-    time_paths: tuple[str, ...]
-    time: TimeRules
-    missing_time: Literal["record-timestamp", "dead-letter"]
-    id_paths: tuple[str, ...]
-    zone: tzinfo
 
 
 class Placement(NamedTuple):
@@ -55,10 +44,12 @@ class Rejection(NamedTuple):
 class Partitioner:
     """Finds the PartitionKey, event time and id of entries by one set of rules."""
 
-    def __init__(self, rules: KeyRules) -> None:
-        self._rules = rules
-        self._users, self._times, self._ids = map(_compiled, (rules.user_paths, rules.time_paths, rules.id_paths))
-        self._unit_us, self._date_and_hour = _date_and_hour_in(rules.zone)
+    def __init__(self, settings: Settings) -> None:
+        self._user_rules, self._time_rules = settings.user, settings.time
+        self._no_users = frozenset(settings.user.no_values)
+        paths = (settings.user.paths, settings.time.paths, settings.id.paths)
+        self._users, self._times, self._ids = map(_compiled, paths)
+        self._unit_us, self._date_and_hour = _date_and_hour_in(settings.partition.zone)
 
     def partition(
         self, entry: dict[str, Any], envelope: dict[str, Any] | None, record: SourceRecord
@@ -82,7 +73,7 @@ class Partitioner:
         event_time_us = self._event_time(entry, envelope, timestamp_ms, whole)
         fallback = event_time_us is None
         if event_time_us is None:
-            if self._rules.missing_time == "dead-letter" or not _is_date(timestamp_ms):
+            if self._time_rules.missing == "dead-letter" or not _is_date(timestamp_ms):
                 return Rejection(Reason.NO_EVENT_TIME, "no path of time.paths yields a time within the window")
             event_time_us = timestamp_ms * 1000
         unique_id = self._id(entry, envelope, whole) if self._ids else None
@@ -93,16 +84,16 @@ class Partitioner:
         for name, locate in self._users:
             found = locate(entry, envelope, whole) if name is None else entry.get(name)
             user = found if type(found) is str else as_name(found)
-            if user is not None and user not in self._rules.no_users:
+            if user is not None and user not in self._no_users:
                 return user
-        return self._rules.missing_user
+        return self._user_rules.missing_name
 
     def _nobody(self, entry: dict[str, Any], envelope: dict[str, Any] | None, whole: Whole) -> str:
         """Say why the entry has no user, without quoting any value."""
         found = [locate(entry, envelope, whole) for _, locate in self._users]
         told = [
             f"{path} is {_KINDS.get(type(value), 'no integer')}"
-            for path, value in zip(self._rules.user_paths, found, strict=True)
+            for path, value in zip(self._user_rules.paths, found, strict=True)
             if value is not None
         ]
         return ": ".join(["no path of user.paths yields a user", *filter(None, [", ".join(told)])])
@@ -113,9 +104,9 @@ class Partitioner:
         """Return the first readable time; None if there is none, or it is absurd."""
         for name, locate in self._times:
             found = locate(entry, envelope, whole) if name is None else entry.get(name)
-            event_time_us = parse_event_time(found, self._rules.time)
+            event_time_us = parse_event_time(found, self._time_rules)
             if event_time_us is not None:
-                absurd = is_absurd(event_time_us, record_timestamp_ms=timestamp_ms, rules=self._rules.time)
+                absurd = is_absurd(event_time_us, record_timestamp_ms=timestamp_ms, rules=self._time_rules)
                 return None if absurd else event_time_us
         return None
 
@@ -129,8 +120,9 @@ class Partitioner:
 
 def _compiled(paths: tuple[str, ...]) -> list[tuple[str | None, Locate]]:
     """Compile paths; one of a key of the entry, which is most frequent, is that key, too."""
-    keys = [(plain_path(path) or ("", ()))[1] if ":" not in path else () for path in paths]
-    return [(one[0] if len(one) == 1 else None, compile_path(path)) for one, path in zip(keys, paths, strict=True)]
+    parsed = map(parse_path, paths)
+    keys = [keys[0] if begin == "entry" and len(keys) == 1 else None for begin, keys in parsed]
+    return list(zip(keys, map(compile_path, paths), strict=True))
 
 
 def _is_date(timestamp_ms: int | None) -> TypeGuard[int]:

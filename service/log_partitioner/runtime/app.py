@@ -27,41 +27,23 @@ from log_partitioner.adapters.metrics import PrometheusMetrics
 from log_partitioner.adapters.object_store import S3Store
 from log_partitioner.adapters.preflight import Ask, Preflight, ask_once
 from log_partitioner.adapters.spool import DiskSpool
-from log_partitioner.batch.fast_lane import LaneRules
-from log_partitioner.config.rules import (
-    is_fast,
-    json_decoder,
-    key_rules,
-    lane_rules,
-    record_decoder,
-    schema_bounds,
-    sender,
-)
+from log_partitioner.batch.fast_lane import why_no_lane
+from log_partitioner.batch.messages import Sender
 from log_partitioner.config.settings import Settings
 from log_partitioner.control.deadline import Deadline
 from log_partitioner.control.flush_history import OurGroup
-from log_partitioner.control.flush_policy import FlushBounds
 from log_partitioner.errors import LeavingError, SpoolError, StopError
 from log_partitioner.formats.log_events import WorkerLeft, WorkerStarted, WorkerStopped, tell
 from log_partitioner.formats.object_key import key_safe
-from log_partitioner.input.json_text import JsonDecoder
 from log_partitioner.outside import asks_of_kafka, asks_of_store, misfit_of
-from log_partitioner.partitioning.locate import root_of
-from log_partitioner.partitioning.partitioner import Partitioner
 from log_partitioner.patience import LEAVE_S_MAX, Patience, end_process_after
 from log_partitioner.proof.live import LiveJudge
-from log_partitioner.runtime.first_look import LookRules
 from log_partitioner.runtime.participation import Participation
-from log_partitioner.runtime.positions import StartRules
-from log_partitioner.runtime.recorder import RecorderRules
 from log_partitioner.runtime.stop import StopFlag
 from log_partitioner.runtime.uploader import Uploader
-from log_partitioner.runtime.worker import Ports, Worker, WorkerRules
+from log_partitioner.runtime.worker import Ports, Worker
 from log_partitioner.version import product_version
 
-ESTIMATE_SHARE = 0.7  # of the time for uploads, or of what a revoke leaves of it
-FIXED_SHARE = 0.5  # of memory, for rows and PartitionKeys; the rest is for entries, which can leave it
-SPOOL_SHARE = 0.6  # of the spool: rows that left memory, and the objects that they become
 _ALLOCATIONS = 100_000  # between two looks for cycles
 _LOOK_S = 1.0  # between two looks at whether we are a member
 _ANSWER_S = 10.0
@@ -113,7 +95,6 @@ class Process:
         self._asking: Thread | None = None
         self._misfit = ""
         self._discarded = 0.0
-        self._json = json_decoder(settings)
         self.worker = self._assemble(cleanup)
         server.start()
         cleanup.callback(server.close)
@@ -128,7 +109,7 @@ class Process:
             bucket=self._settings.s3.bucket,
             http_port=self.http_port,
             version=product_version(),
-            fast_lane=lane if isinstance(lane := lane_rules(self._settings), str) else "on",
+            fast_lane=why_no_lane(self._settings) or "on",
         )
         tell(self._log.info, started)
         # Records come by the thousand and are in no cycle: looking at them again and again took 8 % of the CPU.
@@ -177,9 +158,8 @@ class Process:
             judge=LiveJudge(settings, store, lambda wait: KafkaTopics(reading, wait=wait, log_as="reread")),
             require_outside=self._require_outside,
         )
-        rules = _rules(settings, self._json)
-        own = sender(settings, worker=settings.worker, boot=self._boot)
-        return Worker(ports, rules, sender=own, new_batch_id=batch_ids(self._boot), beat=self._beat)
+        own = Sender(settings.worker, self._boot, kafka, settings.s3.bucket)
+        return Worker(ports, settings, sender=own, new_batch_id=batch_ids(self._boot), beat=self._beat)
 
     def _require_outside(self) -> None:
         """Wait until store and Kafka meet all needs; the committer reports brokers that do not answer."""
@@ -250,9 +230,10 @@ class Process:
         verification = self.worker.verification
         if verification is not None and verification.differences and self._settings.verify.on_difference != "report":
             self.health.difference = verification.story()
-        if self._json.rounded:
-            self.metrics.add("inexact_numbers", self._json.rounded)
-            self._json.rounded = 0
+        json = self.worker.recorder.decoder.json
+        if json.rounded:
+            self.metrics.add("inexact_numbers", json.rounded)
+            json.rounded = 0
 
     def _look(self, now_s: float) -> None:
         """Check that we take part in the group; waits for a full group.
@@ -292,49 +273,3 @@ def batch_ids(boot: str) -> Callable[[], str]:
     """Make unique, sortable batch ids: time, boot (random), number."""
     numbers = count(1)
     return lambda: f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{boot}-{next(numbers)}"
-
-
-def _rules(settings: Settings, decoder: JsonDecoder) -> WorkerRules:
-    kafka = settings.kafka
-    return WorkerRules(
-        recorder=recorder_rules(settings, decoder),
-        settings=settings,
-        start=StartRules(kafka.group_id, kafka.start_at, kafka.accept_unknown_history, kafka.source_topics),
-        bounds=_flush_bounds(settings),
-    )
-
-
-def recorder_rules(settings: Settings, decoder: JsonDecoder) -> RecorderRules:
-    """Turn settings into the rules of recording."""
-    header, lane = settings.input.chain_header, lane_rules(settings)
-    return RecorderRules(
-        decoder=record_decoder(settings, decoder),
-        partitioner=Partitioner(key_rules(settings)),
-        bounds=schema_bounds(settings),
-        memory_bytes_max=settings.spool.memory_bytes_max,
-        root_of=lambda record: root_of(record, header) if record.headers else None,
-        fast_lane=lane if isinstance(lane, LaneRules) else None,
-        is_fast=is_fast(settings),
-        look=_look_rules(settings),
-    )
-
-
-def _look_rules(settings: Settings) -> LookRules:
-    """Turn settings into the rules of the first look at whether they fit the source."""
-    told = {"user.paths": settings.user.paths, "time.paths": settings.time.paths}
-    if settings.input.entries_field is not None:
-        told["input.entries_field"] = (settings.input.entries_field,)
-    decoder = record_decoder(settings, json_decoder(settings))
-    return LookRules(settings.kafka.source_topics, told, decoder, settings.dead_letters.share_max)
-
-
-def _flush_bounds(settings: Settings) -> FlushBounds:
-    flush, spool = settings.flush, settings.spool
-    return FlushBounds(
-        interval_s=flush.interval_s,
-        bytes_max=flush.bytes_max,
-        entries_max=flush.entries_max,
-        fixed_bytes_max=round(FIXED_SHARE * spool.memory_bytes_max),
-        spool_bytes_max=round(SPOOL_SHARE * spool.bytes_max),
-        estimate_max_s=ESTIMATE_SHARE * min(flush.upload_deadline_s, flush.revoke_budget_s - flush.commit_budget_s),
-    )

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from log_partitioner.batch.batch import ClosedBatch
 from log_partitioner.batch.fast_lane import TakenRun
 from log_partitioner.boundary import Poll
+from log_partitioner.config.settings import Settings
 from log_partitioner.errors import PathsError
 from log_partitioner.formats.model import SourceRecord
 from log_partitioner.input.decode import Decoded, RecordDecoder
@@ -24,18 +25,6 @@ TOO_FEW_TO_STOP = 100  # and of which a first batch is committed, whatever they 
 SAMPLES = 20
 FIELDS_MAX, FIELD_CHARS_MAX = 40, 60
 _PLAIN = re.compile(r"@?[A-Za-z_][\w.-]*")  # another name may be that of a user: a map that is keyed by user
-
-
-class LookRules(NamedTuple):
-    """The source topics; the `settings` with paths, by name; the decoder of a sample.
-
-    If the share of dead entries in a first batch is `share_max` or more, it is not committed; 1 commits it.
-    """
-
-    topics: tuple[str, ...] = ()
-    settings: Mapping[str, Sequence[str]] = {}
-    decoder: RecordDecoder | None = None
-    share_max: float = 1.0
 
 
 class Doubt(NamedTuple):
@@ -69,10 +58,10 @@ class _Look:
 class FirstLook:
     """Counts the first entries of each source topic; used by one recorder. Costs nothing once it has seen enough."""
 
-    def __init__(self, rules: LookRules) -> None:
-        self._rules = rules
-        self._decode = None if rules.decoder is None else rules.decoder.decode
-        self._looks = {topic: _Look() for topic in rules.topics}
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._decode = RecordDecoder(settings.input).decode
+        self._looks = {topic: _Look() for topic in settings.kafka.source_topics}
         self._doubts: list[Doubt] = []
         self._poll: Poll | None = None
         self._topic_of: list[str] = []
@@ -130,9 +119,9 @@ class FirstLook:
             self._looks.pop(topic, None)
 
     def _judge(self, topic: str, look: _Look) -> None:
-        field = self._rules.settings.get("input.entries_field")
+        field = self._settings.input.entries_field
         has_no_envelope = bool(field) and look.samples >= FEW and not look.envelopes
-        unread = look.timestamps if self._rules.settings.get("time.paths") else 0  # without a path it is wanted so
+        unread = look.timestamps if self._settings.time.paths else 0  # without a path it is wanted so
         if 2 * (look.dead + unread) <= look.entries and not has_no_envelope:
             return
         del self._looks[topic]
@@ -143,7 +132,7 @@ class FirstLook:
                 look.dead,
                 look.timestamps,
                 look.envelopes,
-                self._rules.settings,
+                _told(self._settings),
                 list(_shown(look.fields)),
                 f"`log-partitioner try --topic {topic}` shows what the settings make of its newest records",
             )
@@ -153,8 +142,8 @@ class FirstLook:
 class FirstBatch:
     """Refuses to commit a first batch that is dead: a wrong path must not commit a topic away."""
 
-    def __init__(self, rules: LookRules, flushed_topics: Collection[str]) -> None:
-        self._rules = rules
+    def __init__(self, settings: Settings, flushed_topics: Collection[str]) -> None:
+        self._settings = settings
         self._flushed_topics = flushed_topics
         self.has_fit = False
         """A batch was not almost all dead: whatever a sample said, the settings fit the source."""
@@ -167,7 +156,7 @@ class FirstBatch:
         """
         entries = sum(one.entries for one in batch.progress.values())
         dead = sum(one.dead_letters for one in batch.progress.values())
-        share_max = self._rules.share_max
+        share_max = self._settings.dead_letters.share_max
         self.has_fit |= entries >= TOO_FEW_TO_STOP and dead < share_max * entries
         if share_max >= 1 or entries < TOO_FEW_TO_STOP or dead < share_max * entries:
             return
@@ -177,10 +166,10 @@ class FirstBatch:
         reasons: Counter[str] = Counter()
         for letter in batch.dead_letters:
             reasons[letter.reason.value] += letter.entries
-        look = _Look()
+        look, decoder = _Look(), RecordDecoder(self._settings.input)
         for letter in batch.dead_letters[:SAMPLES]:
-            if self._rules.decoder is not None and letter.record.unreadable is None:
-                look.sample(self._rules.decoder.decode(letter.record.value))
+            if letter.record.unreadable is None:
+                look.sample(decoder.decode(letter.record.value))
         raise PathsError("; ".join(self._sentences(topics, entries, dead, reasons, look)))
 
     def _sentences(
@@ -189,11 +178,18 @@ class FirstBatch:
         each = ", ".join(f"{reason} {count}" for reason, count in reasons.most_common())
         yield f"{dead} of the first {entries} entries of {', '.join(topics)} are dead letters ({each})"
         yield "nothing was committed, since the group has committed nothing there before"
-        for name, values in self._rules.settings.items():
+        for name, values in _told(self._settings).items():
             yield f"{name}: {', '.join(values)}"
         yield f"try settings on a sample: `log-partitioner try --topic {topics[0]}`"
         yield "to accept these dead letters: dead_letters.share_max = 1 (LOGP_DEAD_LETTERS__SHARE_MAX)"
         yield f"fields that were seen: {', '.join(_shown(look.fields)) or 'none'}"
+
+
+def _told(settings: Settings) -> dict[str, Sequence[str]]:
+    """Return the settings with paths, by name."""
+    told: dict[str, Sequence[str]] = {"user.paths": settings.user.paths, "time.paths": settings.time.paths}
+    field = settings.input.entries_field
+    return told if field is None else told | {"input.entries_field": (field,)}
 
 
 def _shown(fields: Iterable[str]) -> Iterator[str]:

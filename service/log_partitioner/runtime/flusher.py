@@ -32,10 +32,9 @@ from log_partitioner.batch.messages import (
     stored_apart,
     stored_object,
 )
-from log_partitioner.batch.pack_plan import FEW_PARTS
+from log_partitioner.batch.pack_plan import FEW_PARTS, seal_rules
 from log_partitioner.batch.seal import SealedObject, seal
 from log_partitioner.boundary import Clock, Membership, Message, SentFlush
-from log_partitioner.config.rules import seal_rules
 from log_partitioner.config.settings import Settings
 from log_partitioner.control.deadline import Deadline
 from log_partitioner.control.flush_policy import FlushCost, FlushLoad, FlushReason, FlushWork
@@ -165,9 +164,9 @@ class Flusher:
     def _work(
         self, entries: int, row_bytes: int, partition_keys: int, dead_letters: int, letter_bytes: int
     ) -> FlushWork:
-        layout = self.seal_rules.layout
-        objects = 2 + row_bytes // layout.pack_bytes_max
-        if layout.layout == "file" or (layout.layout == "auto" and partition_keys <= FEW_PARTS):
+        rules = self.seal_rules
+        objects = 2 + row_bytes // rules.pack_bytes_max
+        if rules.layout == "file" or (rules.layout == "auto" and partition_keys <= FEW_PARTS):
             objects = partition_keys
         return FlushWork(entries, row_bytes, objects, partition_keys + dead_letters + letter_bytes // 1024)
 

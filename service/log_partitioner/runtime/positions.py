@@ -19,6 +19,7 @@ from typing import Literal, NamedTuple
 import structlog
 
 from log_partitioner.boundary import FIRST_OFFSET, Clock
+from log_partitioner.config.settings import KafkaSettings
 from log_partitioner.control.deadline import Deadline
 from log_partitioner.control.flush_history import Foreign
 from log_partitioner.errors import (
@@ -49,18 +50,6 @@ WRONG_MAX_S = 30.0  # while answers are wrong, or flush records cannot be read: 
 LOOKS = 5  # for foreign groups, before the first flushes of a process
 LOOK_S = 5.0  # behind a transaction that a dead worker has left open it would take longer: the next one tells
 
-StartAt = Literal["beginning", "fail"] | int
-"""The start of a group without a committed offset; a number is a time, in milliseconds since the epoch."""
-
-
-class StartRules(NamedTuple):
-    """The policy for the start, whether it holds if flush records cannot be read, and all source topics."""
-
-    group_id: str
-    start_at: StartAt
-    accept_unknown_history: bool
-    topics: tuple[str, ...]
-
 
 class NextPosition(NamedTuple):
     """The next offset of a TopicPartition, and its source: a commit or the policy."""
@@ -73,11 +62,17 @@ class Positions:
     """Finds next offsets; used by the loop thread only, outside callbacks. `topics` is kept up to date."""
 
     def __init__(
-        self, *, rules: StartRules, consumer: Consumer, flush_records: FlushRecords, topics: SourceTopics, clock: Clock
+        self,
+        *,
+        settings: KafkaSettings,
+        consumer: Consumer,
+        flush_records: FlushRecords,
+        topics: SourceTopics,
+        clock: Clock,
     ) -> None:
         self.flushed_topics: set[str] = set()
         """Topics of which the group is known to have flushed something."""
-        self._rules = rules
+        self._settings = settings
         self._consumer = consumer
         self._flush_records = flush_records
         self._topics = topics
@@ -136,7 +131,7 @@ class Positions:
         }
 
     def _ask_ids(self, deadline: Deadline) -> None:
-        found = self._consumer.topic_ids(self._rules.topics, deadline=deadline.at_most(TOPIC_IDS_S))
+        found = self._consumer.topic_ids(self._settings.source_topics, deadline=deadline.at_most(TOPIC_IDS_S))
         for topic, topic_id in found.items():
             known = self._topics.ids.setdefault(topic, topic_id)
             if known != topic_id:  # started again we see what the group has committed of which
@@ -179,7 +174,7 @@ class Positions:
             )
         except HistoryUnknownError as error:
             names = listed(map(str, lost + new))
-            if not self._rules.accept_unknown_history:
+            if not self._settings.accept_unknown_history:
                 if isinstance(error, TopicMissingError):
                     raise self._wrong([*lost, *new], str(error)) from error
                 text = f"whether the group has flushed {names} beyond its committed offsets is not known: {error}"
@@ -222,11 +217,11 @@ class Positions:
             elif one.offset > end and not offset_metadata.decode(one.metadata).is_ours:
                 theirs[tp] = one
         if theirs:
-            raise StartPositionError(describe_theirs(self._rules.group_id, theirs, ends))
+            raise StartPositionError(describe_theirs(self._settings.group_id, theirs, ends))
         for tp in committed.keys() - lost.keys():
             self._wrong_until.pop(tp, None)
         if lost:
-            raise self._wrong(lost, describe_lost(self._rules.group_id, lost, committed))
+            raise self._wrong(lost, describe_lost(self._settings.group_id, lost, committed))
 
     def _wrong(self, tps: Iterable[TopicPartition], text: str) -> Exception:
         until = Deadline.after(WRONG_MAX_S, self._clock.now_s)
@@ -237,7 +232,7 @@ class Positions:
         """Ask for the policy's start of TopicPartitions that were never committed; in a flushed topic they are new."""
         if not tps:
             return {}
-        start_at = self._rules.start_at
+        start_at = self._settings.start_at
         unknown = [tp for tp in tps if tp.topic not in self.flushed_topics]
         if unknown and start_at == "fail":
             raise StartPositionError(
@@ -280,5 +275,5 @@ class Positions:
                 self._require_alone(found.foreign)
 
     def _require_alone(self, foreign: Iterable[Foreign]) -> None:
-        if told := [describe_foreign(one, self._rules.group_id) for one in foreign]:
+        if told := [describe_foreign(one, self._settings.group_id) for one in foreign]:
             raise StartPositionError(" ".join(told))

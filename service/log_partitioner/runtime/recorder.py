@@ -7,58 +7,53 @@ closes them, and reports their outcome.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping
 
-from log_partitioner.avro.entry_types import EntryTypes, SchemaBounds
+from log_partitioner.avro.entry_types import EntryTypes
 from log_partitioner.avro.infer import TooDeepError, TooManyFieldsError
+from log_partitioner.avro.schema_types import schema_bounds
 from log_partitioner.batch.batch import Batch, ClosedBatch, Opening
-from log_partitioner.batch.fast_lane import FastLane, LaneRules, TakenRun
+from log_partitioner.batch.fast_lane import FastLane, TakenRun, is_fast, why_no_lane
 from log_partitioner.batch.messages import dead_letters_of
 from log_partitioner.batch.progress import Progress, Tracker
 from log_partitioner.batch.python_lane import PythonLane, TakeBounds
 from log_partitioner.batch.rows import Rows
 from log_partitioner.boundary import Poll
+from log_partitioner.config.settings import Settings
 from log_partitioner.control.flush_policy import FlushLoad
 from log_partitioner.formats.dead_letter import Reason
 from log_partitioner.formats.model import CommittedOffset, RootLink, SourceRecord, TopicPartition
 from log_partitioner.input.decode import Bad, Decoded, RecordDecoder, refused
+from log_partitioner.partitioning.locate import root_of
 from log_partitioner.partitioning.partitioner import Partitioner, Rejection
-from log_partitioner.runtime.first_look import FirstLook, LookRules
+from log_partitioner.runtime.first_look import FirstLook
 from log_partitioner.runtime.ports import Spool
 
 
-class RecorderRules(NamedTuple):
-    """The parts of the recorder; `memory_bytes_max` bounds the memory for the rows of the open batch.
+class Recorder:
+    """Owns the progress and the open batch; used by the loop thread only.
 
-    This holds because a batch is flushed when its fixed bytes, which no spill frees, reach half of `memory_bytes_max`.
-    If `is_fast`, compiled code keeps texts and writes objects; with `fast_lane` it turns plain records into rows as
-    well.
+    Its memory is bounded, because a batch is flushed when its fixed bytes, which no spill frees, reach half of
+    `spool.memory_bytes_max`.
     """
 
-    decoder: RecordDecoder
-    partitioner: Partitioner
-    bounds: SchemaBounds
-    memory_bytes_max: int
-    root_of: Callable[[SourceRecord], RootLink | None]
-    fast_lane: LaneRules | None = None
-    is_fast: bool = False
-    look: LookRules = LookRules()
-
-
-class Recorder:
-    """Owns the progress and the open batch; used by the loop thread only."""
-
-    def __init__(self, rules: RecorderRules, spool: Spool) -> None:
+    def __init__(self, settings: Settings, spool: Spool) -> None:
         self.outcomes: Counter[str] = Counter()
-        self.first_look = FirstLook(rules.look)
+        self.first_look = FirstLook(settings)
+        self.decoder = RecordDecoder(settings.input)
         self._batch: Batch | None = None
         self._tracker = Tracker()
-        self._rules = rules
+        self._memory_bytes_max = settings.spool.memory_bytes_max
+        self._chain_header = settings.input.chain_header
+        self._is_fast = is_fast(settings)
         self._spool = spool
-        self._types = EntryTypes(rules.bounds)
-        self._lane = None if rules.fast_lane is None else FastLane(rules.fast_lane)
-        self._python = PythonLane(rules.decoder, rules.partitioner, self._types, rules.root_of)
+        self._partitioner = Partitioner(settings)
+        self._types = EntryTypes(schema_bounds(settings))
+        self._lane = None if why_no_lane(settings) else FastLane(settings)
+        self._python = PythonLane(self.decoder, self._partitioner, self._types, self._root_of)
+
+    def _root_of(self, record: SourceRecord) -> RootLink | None:
+        return root_of(record, self._chain_header) if record.headers else None
 
     # What is owned.
 
@@ -122,7 +117,7 @@ class Recorder:
             SpoolError: the disk refused.
         """
         assert self._batch is None, "a batch is open already"
-        self._batch = Batch(opening, self._spool.open(opening.batch_id), Rows(self._lane, is_fast=self._rules.is_fast))
+        self._batch = Batch(opening, self._spool.open(opening.batch_id), Rows(self._lane, is_fast=self._is_fast))
 
     def close(self) -> ClosedBatch:
         """Close the open batch; `committed` or `discard` follows, and nothing is recorded in between.
@@ -211,7 +206,7 @@ class Recorder:
         batch, progress = self._batch, self._tracker.by_tp[record.tp]
         assert batch is not None, "a batch is opened before its first record"
         if decoded is None:
-            decoded = self._rules.decoder.decode(record.value) if record.unreadable is None else refused(record)
+            decoded = self.decoder.decode(record.value) if record.unreadable is None else refused(record)
         timestamps = batch.record_timestamps
         bad = decoded.bad + self._write_entries(record, decoded, batch)
         if bad:
@@ -238,16 +233,16 @@ class Recorder:
         assert batch is not None, "a batch is opened before its first record"
         rows = batch.rows
         fixed_bytes = rows.fixed_bytes + batch.dead_letter_bytes
-        if rows.memory_bytes + fixed_bytes > self._rules.memory_bytes_max and rows.memory_bytes > fixed_bytes:
+        if rows.memory_bytes + fixed_bytes > self._memory_bytes_max and rows.memory_bytes > fixed_bytes:
             rows.spill(batch.spool.append)
 
     def _write_entries(self, record: SourceRecord, decoded: Decoded, batch: Batch) -> list[Bad]:
         """Write the entries of one record; returns those that could not be written."""
         bad: list[Bad] = []
-        rules, rows, types = self._rules, batch.rows, self._types
-        root = rules.root_of(record) if record.headers else None
+        rows, types = batch.rows, self._types
+        root = self._root_of(record)
         for index, entry, text in decoded.entries:
-            placed = rules.partitioner.partition(entry, decoded.envelope, record)
+            placed = self._partitioner.partition(entry, decoded.envelope, record)
             if isinstance(placed, Rejection):
                 bad.append(Bad(index, placed.reason, placed.message))
                 continue

@@ -14,7 +14,7 @@ import structlog
 from log_partitioner.batch.messages import Sender
 from log_partitioner.boundary import Clock
 from log_partitioner.config.settings import Settings
-from log_partitioner.control.flush_policy import FlushBounds
+from log_partitioner.control.flush_policy import flush_bounds
 from log_partitioner.control.state import Phase
 from log_partitioner.errors import LeavingError, LogPartitionerError, StopError
 from log_partitioner.formats.log_events import WorkerFailed, tell
@@ -35,8 +35,8 @@ from log_partitioner.runtime.ports import (
     Spool,
     Uploads,
 )
-from log_partitioner.runtime.positions import Positions, StartRules
-from log_partitioner.runtime.recorder import Recorder, RecorderRules
+from log_partitioner.runtime.positions import Positions
+from log_partitioner.runtime.recorder import Recorder
 from log_partitioner.runtime.refetch import Refetcher
 from log_partitioner.runtime.runloop import Guards, Runloop
 from log_partitioner.runtime.stop import StopFlag
@@ -64,16 +64,6 @@ class Ports:
     require_outside: Callable[[], None] = _nothing
 
 
-@dataclass(frozen=True)
-class WorkerRules:
-    """The settings of one worker, and the rules made from them."""
-
-    recorder: RecorderRules
-    settings: Settings
-    start: StartRules
-    bounds: FlushBounds
-
-
 class Parts(NamedTuple):
     """The classes that a worker is made of: exchanged by tests, to see whether a wrong one is noticed."""
 
@@ -89,7 +79,7 @@ class Worker:
     def __init__(
         self,
         ports: Ports,
-        rules: WorkerRules,
+        settings: Settings,
         *,
         sender: Sender,
         new_batch_id: Callable[[], str],
@@ -101,17 +91,17 @@ class Worker:
         self._ports = ports
         self._log = structlog.get_logger("worker")
         self.topics = SourceTopics()
-        self.recorder = parts.recorder(rules.recorder, ports.spool)
+        self.recorder = parts.recorder(settings, ports.spool)
         self.positions = Positions(
-            rules=rules.start,
+            settings=settings.kafka,
             consumer=ports.consumer,
             flush_records=ports.flush_records,
             topics=self.topics,
             clock=clock,
         )
-        self.first_batch = FirstBatch(rules.recorder.look, self.positions.flushed_topics)
+        self.first_batch = FirstBatch(settings, self.positions.flushed_topics)
         self.flusher = parts.flusher(
-            settings=rules.settings,
+            settings=settings,
             sender=sender,
             uploader=ports.uploads,
             committer=ports.committer,
@@ -122,14 +112,14 @@ class Worker:
             abandoned=lambda: ports.stop.abandoned,
             require_fit=self.first_batch.require_fit,
         )
-        verify = rules.settings.verify
+        verify = settings.verify
         self.verification = (
             Verification(verify, ports.judge, clock=clock, metrics=metrics, is_hurried=lambda: ports.stop.requested)
             if verify.share and ports.judge is not None
             else None
         )
         self.controller = parts.controller(
-            rules=rules.settings.flush,
+            rules=settings.flush,
             recorder=self.recorder,
             flusher=self.flusher,
             consumer=ports.consumer,
@@ -143,7 +133,7 @@ class Worker:
         refetcher = Refetcher(recorder=self.recorder, consumer=ports.consumer, clock=clock, metrics=metrics)
         crash_guard = CrashGuard(ports.journal, recorder=self.recorder, metrics=metrics)
         self.loop = parts.runloop(
-            bounds=rules.bounds,
+            bounds=flush_bounds(settings),
             controller=self.controller,
             recorder=self.recorder,
             flusher=self.flusher,

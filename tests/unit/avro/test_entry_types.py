@@ -7,10 +7,10 @@ import msgspec
 import pytest
 
 from log_partitioner.avro import entry_types
-from log_partitioner.avro.entry_types import EntryTypes, SchemaBounds
-from log_partitioner.avro.schema_types import Limits
+from log_partitioner.avro.entry_types import EntryTypes
+from log_partitioner.avro.schema_types import SchemaBounds
 
-WIDE = SchemaBounds(Limits(16, 500, 100), fields_max=1000, bytes_max=512 * 1024)
+WIDE = SchemaBounds(16, 500, 100)
 
 
 def test_type_of_one_shape_is_one_object_whatever_its_values_are() -> None:

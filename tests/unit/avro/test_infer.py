@@ -6,11 +6,11 @@ import msgspec
 import pytest
 
 from log_partitioner.avro.infer import TooDeepError, TooManyFieldsError, fit_entry, infer, infer_entry
-from log_partitioner.avro.schema_types import ArrayType, Limits, MapType, RecordType, Scalar
+from log_partitioner.avro.schema_types import ArrayType, MapType, RecordType, Scalar, SchemaBounds
 
 T = Scalar
 R = RecordType
-LIMITS = Limits(depth_max=3, object_keys_max=2, json_depth_max=5)
+LIMITS = SchemaBounds(depth_max=3, object_keys_max=2, json_depth_max=5)
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_entry_of_thousands_of_subtrees_is_fitted_in_linear_time() -> None:
 @pytest.mark.timeout(20)
 def test_objects_with_ever_new_keys_are_inferred_in_linear_time() -> None:
     """A list of lists of objects, each with a key of its own: schema explosion (DESIGN 4.5)."""
-    limits = Limits(16, 500, 100)
+    limits = SchemaBounds(16, 500, 100)
     value = [[{f"k{n}": 0} for n in range(500)] for _ in range(100)]
     kind = infer_entry({"x": value}, limits).by_name["x"]
     assert kind == ArrayType(ArrayType(R({f"k{n}": T.LONG53 for n in range(500)})))

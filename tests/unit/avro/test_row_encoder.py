@@ -13,10 +13,10 @@ from log_partitioner.avro.row_encoder import (
     exact_encoder,
     walk_entry,
 )
-from log_partitioner.avro.schema_types import ArrayType, Limits, MapType, RecordType, Scalar
+from log_partitioner.avro.schema_types import ArrayType, MapType, RecordType, Scalar, SchemaBounds
 
 T = Scalar
-LIMITS = Limits(depth_max=3, object_keys_max=2, json_depth_max=4)
+LIMITS = SchemaBounds(depth_max=3, object_keys_max=2, json_depth_max=4)
 
 
 @pytest.mark.parametrize("is_compiled", [False, True])
@@ -65,7 +65,7 @@ def test_deeply_nested_type_is_compiled() -> None:
     for level in range(31):
         kind = (ArrayType, MapType, lambda child: RecordType({"a": child}))[level % 3](kind)
         value = ([value], {"k": value}, {"a": value})[level % 3]
-    limits = Limits(32, 10, 40)
+    limits = SchemaBounds(32, 10, 40)
     walked, compiled = bytearray(), bytearray()
     walk_entry(RecordType({"f": kind}), {"f": value}, walked, limits)
     compile_encoder(RecordType({"f": kind}), limits)({"f": value}, compiled)

@@ -19,8 +19,9 @@ from log_partitioner.batch.messages import (
 from log_partitioner.boundary import Message
 from log_partitioner.formats.dead_letter import DeadLetter, Reason, decode_stored_record, parse_headers
 from log_partitioner.formats.model import SourceRecord, TopicPartition
+from tests.fakes.worker import settings_of
 
-SENDER = Sender("w1", "boot", "group", "bucket", "references", "flushes", "dead-letters")
+SENDER = Sender("w1", "boot", settings_of().kafka, "bucket")
 A = TopicPartition("app", 0)
 RECORD = SourceRecord(A, 7, None, b"k", b"value", (("trace", b"\xff"),))
 LETTER = DeadLetter(RECORD, Reason.NO_USER, "why", (0,))

@@ -43,10 +43,11 @@ from log_partitioner.formats.object_key import schema_key
 from log_partitioner.formats.reference import CoveredRange, Reference, decode_references
 from log_partitioner.input.decode import Bad
 from tests.fakes.spool import FakeSpool
+from tests.fakes.worker import settings_of
 from tests.strategies import SCHEMA_BOUNDS, seal_rules, sealed_objects
 
 MEMBER = Membership(1, "member", None)
-SENDER = Sender("w1", "boot", "group", "bucket", "references", "flushes", "dead-letters")
+SENDER = Sender("w1", "boot", settings_of().kafka, "bucket")
 A, B = TopicPartition("app", 0), TopicPartition("app", 1)
 AT_MS = 1_714_564_800_123
 RECORD = SourceRecord(A, 7, None, b"k", b"value", (("trace", b"\xff"),))

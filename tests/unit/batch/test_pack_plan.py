@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from log_partitioner.avro.entry_types import EntryTypes, SchemaBounds
+from log_partitioner.avro.entry_types import EntryTypes
 from log_partitioner.avro.names import beside
-from log_partitioner.avro.schema_types import Limits, RecordType, Scalar
+from log_partitioner.avro.schema_types import RecordType, Scalar, SchemaBounds
 from log_partitioner.batch import pack_plan
 from log_partitioner.batch.pack_plan import (
     FEW_PARTS,
@@ -18,20 +18,18 @@ from log_partitioner.batch.pack_plan import (
     LINE_HEAD_BYTES,
     LINE_SOURCE_BYTES,
     META_BYTES,
-    LayoutRules,
     Plan,
     plan_objects,
 )
 from log_partitioner.batch.reference_lines import SOURCE_BYTES
 from log_partitioner.batch.rows import Rows
 from log_partitioner.formats.model import PartitionKey, SourceRecord, TopicPartition
+from tests.strategies import seal_rules
 
 T = Scalar
-BOUNDS = SchemaBounds(Limits(3, 3, 5), fields_max=6, bytes_max=10**6)
-WIDE = SchemaBounds(Limits(16, 500, 100), fields_max=1000, bytes_max=512 * 1024)
-RULES = LayoutRules(
-    "pack", packed_bytes_max=10**6, object_bytes_max=10**7, pack_bytes_max=10**7, line_bytes_max=600_000
-)
+BOUNDS = SchemaBounds(3, 3, 5, fields_max=6, bytes_max=10**6)
+WIDE = SchemaBounds(16, 500, 100)
+RULES = seal_rules(layout="pack", packed_bytes_max=10**6, object_bytes_max=10**7, pack_bytes_max=10**7)
 Row = tuple[str, dict[str, Any]]
 
 
@@ -46,7 +44,7 @@ def rows_of(rows: Iterable[Row], bounds: SchemaBounds = WIDE, *, size: int = 10)
 
 def plan(rows: Rows, bounds: SchemaBounds = WIDE, *, is_one_record: bool = False, **rules: Any) -> Plan:
     """Plan objects by the usual rules, or some others, and check what holds for every plan."""
-    made = plan_objects(rows, bounds, RULES._replace(**rules), is_one_record=is_one_record)
+    made = plan_objects(rows, RULES._replace(bounds=bounds, **rules), is_one_record=is_one_record)
     at = 0
     for part in made.parts:
         assert part.begin == at, "parts stand one behind the other"

@@ -8,8 +8,9 @@ from typing import Any, Literal
 import pytest
 from backports import zstd
 
+from log_partitioner.config.settings import InputSettings
 from log_partitioner.formats.dead_letter import Reason
-from log_partitioner.input.decode import Bad, Decoded, InputRules, RecordDecoder
+from log_partitioner.input.decode import Bad, Decoded, RecordDecoder
 from log_partitioner.input.json_text import JsonDecoder
 
 GOOD: dict[str, Any] = {"user": "ann", "n": 1}
@@ -20,8 +21,8 @@ def decode(
     value: bytes | None, form: Literal["json", "ndjson"] = "json", *, field: str | None = None, entries_max: int = 100
 ) -> Decoded:
     """Decode by the usual rules."""
-    rules = InputRules(form, field, record_bytes_max=MEGABYTE, entries_per_record_max=entries_max)
-    return RecordDecoder(rules, JsonDecoder(keep_inexact_text=False)).decode(value)
+    bounded = type("Bounded", (InputSettings,), {"entries_per_record_max": entries_max})
+    return RecordDecoder(bounded(format=form, entries_field=field, record_bytes_max=MEGABYTE)).decode(value)
 
 
 def entries_of(decoded: Decoded) -> list[tuple[int, dict[str, Any]]]:

@@ -6,16 +6,17 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from log_partitioner.partitioning.event_time import LATEST_US, EpochUnit, TimeRules, is_absurd, parse_event_time
+from log_partitioner.config.settings import TimeSettings
+from log_partitioner.partitioning.event_time import LATEST_US, EpochUnit, is_absurd, parse_event_time
 
 NOON = 1_714_564_800_000_000  # 2024-05-01T12:00:00Z
 HOUR = 3_600_000_000
 BERLIN = ZoneInfo("Europe/Berlin")
 
 
-def rules(unit: EpochUnit = "auto", zone: Any = UTC) -> TimeRules:
+def rules(unit: EpochUnit = "auto", zone: Any = UTC) -> TimeSettings:
     """Make rules with a window from 2000 to a day ahead."""
-    return TimeRules(unit, zone, earliest_us=946_684_800_000_000, future_max_us=24 * HOUR)
+    return TimeSettings(epoch_unit=unit, zone=zone)
 
 
 @pytest.mark.parametrize(
@@ -146,7 +147,7 @@ def test_time_outside_the_window_is_absurd(time_us: int, timestamp_ms: int | Non
 
 def test_window_from_the_first_year_still_keeps_every_hour_nameable() -> None:
     """No zone is asked for a day before the first or after the last of the calendar."""
-    open_rules = TimeRules("auto", UTC, earliest_us=-(10**30), future_max_us=10**30)
+    open_rules = TimeSettings(earliest="0001-01-01T00:00:00Z", future_max_s=10**24)
     first = parse_event_time("0001-01-01T12:00:00Z", open_rules)
     assert first is not None
     assert is_absurd(first, record_timestamp_ms=None, rules=open_rules)

@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
+from log_partitioner.config.units import parse_path
 from log_partitioner.formats.model import SourceRecord, TopicPartition
-from log_partitioner.partitioning.locate import compile_path, split_path
+from log_partitioner.partitioning.locate import compile_path
 
 RECORD = SourceRecord(
     TopicPartition("app", 0), 0, None, b'{"user": {"id": "kim"}, "n": 1}', None,
@@ -60,6 +61,6 @@ def test_path_with_an_empty_part_is_refused(path: str) -> None:
         compile_path(path)
 
 
-def test_split_path_keeps_escaped_dots() -> None:
+def test_parsed_path_keeps_escaped_dots() -> None:
     r"""`\.` is a dot inside a key."""
-    assert split_path(r"a\.b.c\.d") == ("a.b", "c.d")
+    assert parse_path(r"a\.b.c\.d") == ("entry", ("a.b", "c.d"))

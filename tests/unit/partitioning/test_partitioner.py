@@ -1,33 +1,34 @@
 """Where an entry goes: user, event time, date, hour; and users as paths (DESIGN 3.1, 4.5)."""
 
 from typing import Any
-from zoneinfo import ZoneInfo
 
 import msgspec
 import pytest
 
+from log_partitioner.config.settings import IdSettings, TimeSettings, UserSettings
 from log_partitioner.formats.dead_letter import Reason
 from log_partitioner.formats.model import PartitionKey, SourceRecord, TopicPartition
 from log_partitioner.formats.object_key import key_safe, parse_key_safe
-from log_partitioner.partitioning.event_time import TimeRules
-from log_partitioner.partitioning.partitioner import USER_CHARS_MAX, KeyRules, Partitioner, Placement, Rejection
+from log_partitioner.partitioning.partitioner import USER_CHARS_MAX, Partitioner, Placement, Rejection
+from tests.fakes.lanes import settings
 
 NOON_MS = 1_714_564_800_000  # 2024-05-01T12:00:00Z
 RECORD = SourceRecord(TopicPartition("app", 0), 5, NOON_MS + 1, b"key-user", None, (("id", b"h1"),))
-RULES = KeyRules(
-    user_paths=("user", "account.id", "envelope:user"),
-    no_users=frozenset({"", "-"}),
-    missing_user=None,
-    time_paths=("time", "ts", "envelope:time"),
-    time=TimeRules("auto", ZoneInfo("UTC"), earliest_us=946_684_800_000_000, future_max_us=86_400_000_000),
-    missing_time="record-timestamp",
-    id_paths=("id", "header:id"),
-    zone=ZoneInfo("UTC"),
-)
 
 
-def place(entry: dict[str, Any], *, rules: KeyRules = RULES, envelope: Any = None) -> Any:
+def place(
+    entry: dict[str, Any],
+    *,
+    envelope: Any = None,
+    missing_user: str | None = None,
+    missing_time: Any = "record-timestamp",
+) -> Any:
     """Place one entry."""
+    rules = settings(
+        user=UserSettings(paths=("user", "account.id", "envelope:user"), missing_name=missing_user),
+        time=TimeSettings(paths=("time", "ts", "envelope:time"), missing=missing_time),
+        id=IdSettings(paths=("id", "header:id")),
+    )
     return Partitioner(rules).partition(entry, envelope, RECORD)
 
 
@@ -74,14 +75,14 @@ def test_entry_without_a_user_says_what_stands_at_the_paths_or_gets_the_configur
 ) -> None:
     """By policy; what stands there is told by kind, never by value."""
     assert place(entry) == Rejection(Reason.NO_USER, f"no path of user.paths yields a user{why}")
-    assert place(entry, rules=RULES._replace(missing_user="unknown")).key.user == "unknown"
+    assert place(entry, missing_user="unknown").key.user == "unknown"
 
 
 def test_user_that_is_too_long_is_none_under_either_policy() -> None:
     """Nobody's entries are put under a name that stands for others."""
     assert place({"user": "x" * USER_CHARS_MAX}).key.user == "x" * USER_CHARS_MAX
     for missing_user in (None, "unknown"):
-        dead = place({"user": "x" * (USER_CHARS_MAX + 1)}, rules=RULES._replace(missing_user=missing_user))
+        dead = place({"user": "x" * (USER_CHARS_MAX + 1)}, missing_user=missing_user)
         assert dead == Rejection(Reason.NO_USER, "a user of 4097 characters, the limit is 4096")
 
 
@@ -94,7 +95,7 @@ def test_entry_whose_time_is_missing_or_absurd_gets_the_records_or_is_dead(entry
     """By policy: Kafka's timestamp, marked as a stand-in, or a dead letter; an absurd time ends the search."""
     placed = place({"user": "ann", **entry})
     assert (placed.event_time_us, placed.key.hour, placed.fallback_time) == ((NOON_MS + 1) * 1000, 12, True)
-    dead = place({"user": "ann", **entry}, rules=RULES._replace(missing_time="dead-letter"))
+    dead = place({"user": "ann", **entry}, missing_time="dead-letter")
     assert dead.reason is Reason.NO_EVENT_TIME
 
 

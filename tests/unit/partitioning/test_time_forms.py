@@ -10,7 +10,7 @@ import pytest
 from log_partitioner import native
 from log_partitioner.config.settings import TimeSettings
 from log_partitioner.formats.model import SourceRecord, TopicPartition
-from log_partitioner.partitioning.event_time import TimeRules, parse_event_time
+from log_partitioner.partitioning.event_time import parse_event_time
 from log_partitioner.proof.oracle.times import read_time
 from tests.fakes.lanes import recorded, settings
 
@@ -22,7 +22,7 @@ Read = Callable[[str, tzinfo], int | None]
 
 def by_worker(text: str, zone: tzinfo = UTC) -> int | None:
     """Read as the worker does."""
-    return parse_event_time(text, TimeRules("auto", zone, 0, 0))
+    return parse_event_time(text, TimeSettings(zone=zone))
 
 
 def by_second_opinion(text: str, zone: tzinfo = UTC) -> int | None:

@@ -12,25 +12,26 @@ from structlog.testing import capture_logs
 
 from log_partitioner.batch.fast_lane import TakenRun
 from log_partitioner.boundary import Poll
+from log_partitioner.config.settings import Settings
 from log_partitioner.control.flush_policy import FlushReason
 from log_partitioner.control.state import Phase
 from log_partitioner.errors import SourceError, StopError
 from log_partitioner.formats.model import SourceRecord
 from log_partitioner.input.decode import Decoded
 from log_partitioner.runtime.ports import Spool
-from log_partitioner.runtime.recorder import Recorder, RecorderRules
+from log_partitioner.runtime.recorder import Recorder
 from tests.fakes.committer import Outcome
 from tests.fakes.records import P0, P1, entry, value_of
 from tests.fakes.rig import Rig
 from tests.fakes.store import PutFault
-from tests.fakes.worker import FakeWorker, Parts, Rules, recorder_rules
+from tests.fakes.worker import FakeWorker, Parts, Rules
 
 
 class CountingRecorder(Recorder):
     """Keeps what it was given, to be counted by other means than the product's."""
 
-    def __init__(self, rules: RecorderRules, spool: Spool) -> None:
-        super().__init__(rules, spool)
+    def __init__(self, settings: Settings, spool: Spool) -> None:
+        super().__init__(settings, spool)
         self.given: list[SourceRecord] = []
 
     def take(self, poll: Poll, first: int, stop: int, *, weight_max: int, bytes_max: int) -> TakenRun:
@@ -47,9 +48,7 @@ class CountingRecorder(Recorder):
 
 def by_kafkas_time() -> Rules:
     """Entries without a time of their own are written by that of their record."""
-    rules = recorder_rules()
-    keys = rules.partitioner._rules._replace(missing_time="record-timestamp")
-    return Rules(recorder=rules._replace(partitioner=type(rules.partitioner)(keys)))
+    return Rules().with_settings(time={"missing": "record-timestamp"})
 
 
 def worked(rules: Rules | None = None) -> tuple[Rig, FakeWorker]:
@@ -109,7 +108,7 @@ TROUBLES: dict[str, Callable[[FakeWorker], object]] = {
 def test_whatever_happens_counters_and_lines_add_up(trouble: str, memory_bytes: int) -> None:
     """Records of two partitions, some of several entries, some dead; a trouble in between; then all is committed."""
     with capture_logs() as logs:
-        rig, worker = worked(Rules().with_bounds(entries_max=5).with_memory(memory_bytes))
+        rig, worker = worked(Rules().with_bounds(entries_max=5).with_settings(spool={"memory_bytes_max": memory_bytes}))
         for turn in range(3):
             for tp in (P0, P1):
                 rig.fill(tp, 3)

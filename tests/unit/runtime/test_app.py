@@ -21,14 +21,12 @@ from log_partitioner.config.settings import (
     Settings,
     SpoolSettings,
 )
-from log_partitioner.control.flush_policy import FlushBounds
+from log_partitioner.control.flush_policy import ESTIMATE_SHARE, FIXED_SHARE, SPOOL_SHARE, FlushBounds
 from log_partitioner.errors import SourceError
 from log_partitioner.formats.model import CommittedOffset, TopicPartition
-from log_partitioner.input.json_text import JsonDecoder
 from log_partitioner.runtime import app
-from log_partitioner.runtime.app import ESTIMATE_SHARE, FIXED_SHARE, SPOOL_SHARE, Process, _rules
+from log_partitioner.runtime.app import Process
 from log_partitioner.runtime.participation import Participation
-from log_partitioner.runtime.positions import StartRules
 from log_partitioner.runtime.stop import StopFlag
 from tests.fakes.clock import FakeClock
 
@@ -64,12 +62,10 @@ def settings(tmp_path: Path) -> Settings:
 
 def test_rules_are_those_of_the_settings(settings: Settings) -> None:
     """A rule that no setting reaches would have its default for ever, and nobody would see it."""
-    rules = _rules(settings, JsonDecoder(keep_inexact_text=False))
+    with ExitStack() as cleanup:
+        worker = Process(settings, "b00t", StopFlag(), cleanup).worker
     bounds = FlushBounds(8, 9_000, 90, FIXED_SHARE * 30_000, SPOOL_SHARE * 1_000_000, ESTIMATE_SHARE * (20 - 6))
-    assert rules.start == StartRules("log-partitioner", "fail", accept_unknown_history=True, topics=("one", "other"))
-    assert rules.bounds == bounds
-    assert rules.settings is settings
-    assert rules.recorder.memory_bytes_max == 30_000
+    assert worker.loop._bounds == bounds
 
 
 def test_journal_outlives_the_next_start(settings: Settings) -> None:

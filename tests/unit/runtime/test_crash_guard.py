@@ -53,7 +53,7 @@ def deadly_worker(
 
         return decode_or_end
 
-    decoder, lane = worker.recorder._rules.decoder, worker.recorder._python
+    decoder, lane = worker.recorder.decoder, worker.recorder._python
     decoder.decode = deadly(decoder.decode)  # type: ignore[method-assign]
     lane._decode = deadly(lane._decode)
     return worker
@@ -74,7 +74,7 @@ def worker_of_little_memory(
 
         return decode_or_end
 
-    decoder, lane = worker.recorder._rules.decoder, worker.recorder._python
+    decoder, lane = worker.recorder.decoder, worker.recorder._python
     decoder.decode = of_little_memory(decoder.decode)  # type: ignore[method-assign]
     lane._decode = of_little_memory(lane._decode)
     return worker
@@ -194,7 +194,7 @@ def test_record_that_ends_only_what_takes_many_at_once_is_delivered() -> None:
 
     def start(rig: Rig, journal: FakeJournal) -> FakeWorker:
         worker = deadly_worker(rig, journal)
-        del worker.recorder._rules.decoder.decode  # the other lane's own
+        del worker.recorder.decoder.decode  # the other lane's own
         return worker
 
     ended, _ = lives(rig, journal, start=start)

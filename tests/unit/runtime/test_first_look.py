@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,7 +20,7 @@ from log_partitioner.runtime.first_look import ENTRIES, Doubt, FirstBatch
 from tests.fakes.lanes import opened, record_all, settings
 from tests.fakes.records import P0, P1
 from tests.fakes.rig import Rig
-from tests.fakes.worker import FakeWorker, Rules, recorder_rules
+from tests.fakes.worker import FakeWorker, Rules
 
 LANES = [
     pytest.param(False, id="Python's lane"),
@@ -144,8 +143,7 @@ def test_fields_that_are_no_plain_names_are_counted_and_not_shown() -> None:
 
 def rules_of(share_max: float = 0.99) -> Rules:
     """Give a worker's rules with a look at the topic of the rig."""
-    rules = recorder_rules()
-    return replace(Rules(), recorder=rules._replace(look=rules.look._replace(share_max=share_max)))
+    return Rules().with_settings(dead_letters={"share_max": share_max})
 
 
 def fill(rig: Rig, dead: int, good: int = 0, tp: TopicPartition = P0) -> None:
@@ -239,9 +237,8 @@ def test_first_batch_of_records_that_may_not_be_decoded_is_told_without_fields()
     )
     progress = {P0: SimpleNamespace(entries=200, dead_letters=200)}
     batch: Any = SimpleNamespace(progress=progress, spans={P0: (0, 200)}, dead_letters=letters)
-    look = rules_of().recorder.look
     with pytest.raises(PathsError, match="fields that were seen: none"):
-        FirstBatch(look, set()).require_fit(batch)
+        FirstBatch(rules_of().settings, set()).require_fit(batch)
 
 
 def test_doubt_is_one_line_of_the_log() -> None:

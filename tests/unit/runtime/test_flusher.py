@@ -349,7 +349,7 @@ def test_flush_refused_by_the_store_stops_the_worker() -> None:
 def test_flush_whose_disk_fails_commits_nothing(operation: str) -> None:
     """A disk that refuses at any step is a reason to discard, and nothing was sent."""
     rig = Rig()
-    worker = rig.owning(rules=Rules().with_memory(1))
+    worker = rig.owning(rules=Rules().with_settings(spool={"memory_bytes_max": 1}))
     rig.broker.logs[P0].append(value_of(entry(text="x" * 5000)), timestamp_ms=rig.clock.wall_ms())
     rig.turn_until(lambda: worker.recorder.has_progress)
     worker.spool.refuses = lambda asked: asked == operation
@@ -437,7 +437,7 @@ def test_schema_uploaded_by_another_worker_is_as_good_as_ours() -> None:
 def test_references_travel_in_as_many_messages_as_the_topic_takes() -> None:
     """None is larger than its topic takes; together they have all lines, numbered through."""
     rig = Rig()
-    rules = Rules().with_message_bytes(20_000).with_layout("pack")
+    rules = Rules().with_settings(kafka={"message_bytes_max": 20_000}).with_layout("pack")
     worker = rig.owning(rules=rules.with_seal(group_bytes_max=6_000))
     for number in range(400):
         rig.fill(P0, 1, f"user-{number:03}")
@@ -472,7 +472,7 @@ def test_schema_text_stands_in_messages_while_it_is_small(
 def test_dead_letter_too_large_for_its_topic_lies_in_an_object() -> None:
     """The value of an oversized dead record is stored, the dead letter names the object and has no value."""
     rig = Rig()
-    worker = rig.owning(rules=Rules().with_message_bytes(10_000))
+    worker = rig.owning(rules=Rules().with_settings(kafka={"message_bytes_max": 10_000}))
     value = b"[" + b"x" * 20_000
     rig.broker.logs[P0].append(value, timestamp_ms=rig.clock.wall_ms())
     rig.turn_until(lambda: worker.recorder.has_progress)

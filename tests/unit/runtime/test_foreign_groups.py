@@ -16,7 +16,7 @@ from tests.fakes.broker import Committed
 from tests.fakes.check import check_commit, flush_records
 from tests.fakes.records import P0, P1
 from tests.fakes.rig import STYLES, Rig
-from tests.fakes.worker import FLUSHES, GROUP, START_RULES, FakeWorker
+from tests.fakes.worker import FLUSHES, GROUP, SOURCE_TOPICS, FakeWorker
 from tests.unit.runtime.test_positions import flushed, turn_for
 
 
@@ -45,7 +45,7 @@ def adopt(rig: Rig, group_id: str, from_group: str) -> None:
 
 def renamed(worker: FakeWorker, group_id: str) -> FakeWorker:
     """Have a worker that is not started yet ask for another group's history."""
-    worker.flush_records.group = OurGroup(group_id, alone_on=START_RULES.topics)
+    worker.flush_records.group = OurGroup(group_id, alone_on=SOURCE_TOPICS)
     return worker
 
 
@@ -90,7 +90,7 @@ def test_group_that_is_accepted_by_name_is_no_reason_to_refuse() -> None:
     flushed(rig)
     others_flush(rig)
     worker = rig.worker("b", start=False)
-    worker.flush_records.group = OurGroup(GROUP, alone_on=START_RULES.topics, accepted=["another"])
+    worker.flush_records.group = OurGroup(GROUP, alone_on=SOURCE_TOPICS, accepted=["another"])
     worker.start()
     rig.fill(P0, 2)
     rig.turn_until(lambda: rig.committed()[P0] == 6)

@@ -251,7 +251,12 @@ def test_record_that_no_limit_names_but_no_deadline_allows_is_committed_packed()
 def test_disk_with_room_for_little_makes_small_batches_and_goes_on(layout: Any) -> None:
     """W9: rows and the objects that they become fit together, or the batch is halved until they do."""
     rig = Rig(tps=(P0,))
-    worker = rig.owning(rules=Rules().with_layout(layout).with_memory(1).with_bounds(spool_bytes_max=60_000))
+    worker = rig.owning(
+        rules=Rules()
+        .with_layout(layout)
+        .with_settings(spool={"memory_bytes_max": 1})
+        .with_bounds(spool_bytes_max=60_000)
+    )
     worker.spool._bytes_max = 100_000
     long_records(rig, 60)
     rig.drain()

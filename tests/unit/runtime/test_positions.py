@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
 
+from log_partitioner.config.section import StartAt
 from log_partitioner.control.deadline import Deadline
 from log_partitioner.control.flush_history import Flushed, OurGroup
 from log_partitioner.errors import DiscardError, HistoryUnknownError, LeavingError, StartPositionError
 from log_partitioner.formats.model import CommittedOffset, TopicPartition
 from log_partitioner.formats.offset_metadata import SourceTopics, decode, encode
-from log_partitioner.runtime.positions import WRONG_MAX_S, NextPosition, Positions, StartAt
+from log_partitioner.runtime.positions import WRONG_MAX_S, NextPosition, Positions
 from tests.fakes.check import check_commit, flush_records
 from tests.fakes.committer import Outcome
 from tests.fakes.records import P0, P1
 from tests.fakes.rig import COOPERATIVE, STYLES, Rig
-from tests.fakes.worker import START_RULES, FakeWorker, Rules
+from tests.fakes.worker import FakeWorker, Rules, settings_of
 
 AT_MS = 1_800_000_000_000
 
@@ -33,7 +33,7 @@ def find(rig: Rig, policy: StartAt, *tps: TopicPartition, seconds: float = 80.0)
     """Ask where a new owner goes on."""
     worker = member_of(rig)
     positions = Positions(
-        rules=START_RULES._replace(start_at=policy),
+        settings=settings_of(policy).kafka,
         consumer=worker.consumer,
         flush_records=worker.flush_records,
         topics=SourceTopics(),
@@ -192,7 +192,7 @@ def test_finding_3_worker_that_is_stopped_in_its_question_commits_nothing_over_o
     rig = Rig(style)
     rig.fill(P0, 4)
     rig.fill(P1, 4)
-    rules = Rules().with_start_at(policy)
+    rules = Rules().with_settings(kafka={"start_at": policy})
     others: list[FakeWorker] = []
 
     def while_stopped(name: str) -> None:
@@ -324,16 +324,16 @@ def test_lost_offset_is_refused_with_the_offset_to_go_on_from(style: str, policy
     rig.fill(P0, 5)
     rig.fill(P1, 5)
     rig.broker.reset({P1: None})
-    error = refusal(rig, rules=Rules().with_start_at(policy))
+    error = refusal(rig, rules=Rules().with_settings(kafka={"start_at": policy}))
     assert "go on with source-1 at 4 (committed: nothing)." in error
     assert "`log-partitioner offsets set --topic source --to flushed`" in error
     rig.broker.reset({P0: None})
     assert "go on with source-0 at 4 (committed: nothing), source-1 at 4 (committed: nothing)." in refusal(
-        rig, rules=Rules().with_start_at(policy)
+        rig, rules=Rules().with_settings(kafka={"start_at": policy})
     )
     assert rig.committed() == {P0: None, P1: None}
     rig.broker.alter({P0: CommittedOffset(4), P1: CommittedOffset(4)})
-    rig.worker("c", rules=Rules().with_start_at(policy))
+    rig.worker("c", rules=Rules().with_settings(kafka={"start_at": policy}))
     rig.drain()
 
 
@@ -390,7 +390,7 @@ def test_ids_of_all_source_topics_are_known_before_foreign_groups_are_judged() -
 
     worker.flush_records.read = reading  # type: ignore[method-assign, assignment]
     positions = Positions(
-        rules=START_RULES._replace(topics=("source", "web")),
+        settings=settings_of().kafka.model_copy(update={"source_topics": ("source", "web")}),
         consumer=worker.consumer,
         flush_records=worker.flush_records,
         topics=topics,
@@ -559,7 +559,7 @@ def test_history_that_cannot_be_read_is_refused_unless_it_is_accepted() -> None:
     rig = Rig()
     rig.fill(P0, 3)
     for accepted in (False, True):
-        chosen = replace(Rules(), start=START_RULES._replace(accept_unknown_history=accepted))
+        chosen = Rules().with_settings(kafka={"accept_unknown_history": accepted})
         worker = rig.worker("b", rules=chosen)
         worker.flush_records.error = HistoryUnknownError("topic flushes: TOPIC_AUTHORIZATION_FAILED")
         if accepted:

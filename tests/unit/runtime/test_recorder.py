@@ -8,19 +8,20 @@ from typing import Any
 import fastavro
 import pytest
 
-from log_partitioner.avro.entry_types import SchemaBounds
+from log_partitioner.avro.schema_types import schema_bounds
 from log_partitioner.batch.batch import ClosedBatch, Opening
 from log_partitioner.batch.messages import rows_in
 from log_partitioner.batch.progress import Progress
 from log_partitioner.batch.seal import SealedObject, seal
 from log_partitioner.boundary import Membership
+from log_partitioner.config.settings import SchemaSettings, SpoolSettings
 from log_partitioner.errors import SpoolError
 from log_partitioner.formats.dead_letter import Reason
 from log_partitioner.formats.model import CommittedOffset, SourceRecord, TopicPartition
 from log_partitioner.runtime.recorder import Recorder
 from tests.fakes.records import P0, P1, entry, record
 from tests.fakes.spool import FakeSpool
-from tests.fakes.worker import SCHEMA_BOUNDS, SEAL_RULES, recorder_rules
+from tests.fakes.worker import SEAL_RULES, settings_of
 
 MEMBER = Membership(1, "member", None)
 
@@ -28,10 +29,12 @@ MEMBER = Membership(1, "member", None)
 class Bench:
     """A recorder that owns P0 and P1 from offset 0, with a batch open."""
 
-    def __init__(self, bounds: SchemaBounds = SCHEMA_BOUNDS, memory_bytes_max: int = 2**30) -> None:
+    def __init__(self, schema: SchemaSettings | None = None, memory_bytes_max: int = 2**30) -> None:
         self.spool = FakeSpool()
-        self.bounds = bounds
-        self.recorder = Recorder(recorder_rules(bounds=bounds, memory_bytes_max=memory_bytes_max), self.spool)
+        spool = SpoolSettings(memory_bytes_max=memory_bytes_max)  # type: ignore[call-arg]
+        settings = settings_of().model_copy(update={"record_schema": schema or SchemaSettings(), "spool": spool})
+        self.bounds = schema_bounds(settings)
+        self.recorder = Recorder(settings, self.spool)
         for tp in (P0, P1):
             self.recorder.place(tp, CommittedOffset(0))
         self._opened = 0
@@ -54,7 +57,7 @@ class Bench:
 
     def objects(self, batch: ClosedBatch) -> list[tuple[SealedObject, list[dict[str, Any]]]]:
         """Seal a batch, an object for each PartitionKey, and read what was written."""
-        rules = SEAL_RULES._replace(bounds=self.bounds, layout=SEAL_RULES.layout._replace(layout="file"))
+        rules = SEAL_RULES._replace(bounds=self.bounds, layout="file")
         steps = seal(batch.rows, batch.spool, batch.spans, rules, batch_id=batch.batch_id, is_one_record=False)
         sealed = [step.finished for step in steps if step.finished is not None]
         return [(one, [*fastavro.reader(io.BytesIO(batch.spool.load(one.file)))]) for one in sealed]
@@ -236,7 +239,7 @@ def test_discarded_batch_goes_on_at_the_committed_offset() -> None:
 
 def test_schema_without_room_goes_on_in_another_object() -> None:
     """At the limit of fields the object is cut and its PartitionKey goes on in another; order and rows stay."""
-    bench = Bench(SCHEMA_BOUNDS._replace(fields_max=12))
+    bench = Bench(type("Narrow", (SchemaSettings,), {"fields_max": 12})())
     for offset in range(30):
         bench.record(record(P0, offset, entry("ann", **{f"field_{offset}": offset})))
     batch = bench.recorder.close()
@@ -245,7 +248,7 @@ def test_schema_without_room_goes_on_in_another_object() -> None:
 
 def test_entry_that_no_schema_holds_is_in_a_row_or_a_dead_letter() -> None:
     """An entry over the limit by itself does not stop the worker, and is accounted for."""
-    bench = Bench(SCHEMA_BOUNDS._replace(fields_max=5))
+    bench = Bench(type("Narrow", (SchemaSettings,), {"fields_max": 5})())
     wide = entry("ann", **{f"field_{number}": number for number in range(30)})
     bench.record(record(P0, 0, entry("ann"), wide, entry("ann")))
     batch = bench.recorder.close()

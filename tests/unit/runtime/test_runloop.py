@@ -160,7 +160,7 @@ def test_finding_8_failed_flush_in_the_middle_of_one_consume_rewinds_everything_
 def test_disk_that_refuses_a_spill_flushes_at_once_and_loses_nothing() -> None:
     """What is in memory is whole: it is flushed, and nothing is read again."""
     rig = Rig()
-    worker = rig.owning(rules=Rules().with_memory(12_000))
+    worker = rig.owning(rules=Rules().with_settings(spool={"memory_bytes_max": 12_000}))
     long_records(rig, 5)
     worker.spool.refuses = lambda operation: operation == "append"
     worker.step()
@@ -214,7 +214,7 @@ def test_topic_partition_assigned_while_the_disk_has_no_room_is_read_when_it_has
 def test_disk_that_fails_four_times_does_not_stop_the_worker(operation: str) -> None:
     """A full disk is waited for: it counts as no failure, the pauses grow, and it goes on when there is room."""
     rig = Rig()
-    worker = rig.owning(rules=Rules().with_memory(1))
+    worker = rig.owning(rules=Rules().with_settings(spool={"memory_bytes_max": 1}))
     long_records(rig, 8)
     failures = iter([True] * 4)
     worker.spool.refuses = lambda asked: asked == operation and next(failures, False)
@@ -265,7 +265,7 @@ def test_finding_4_exception_in_a_callback_never_passes_through_the_client(callb
 def test_stop_error_in_a_callback_is_raised_as_it_was() -> None:
     """A policy that forbids to start says so, not that a callback failed."""
     rig = Rig()
-    rules = Rules(start=Rules().start._replace(start_at="fail"))
+    rules = Rules().with_settings(kafka={"start_at": "fail"})
     worker = rig.worker(rules=rules)
     with pytest.raises(StopError, match=r"kafka\.start_at") as caught:
         rig.turn_until(lambda: False)

@@ -8,7 +8,6 @@ from __future__ import annotations
 from functools import lru_cache, partial
 from hashlib import blake2b
 from typing import TYPE_CHECKING, NamedTuple
-from zoneinfo import ZoneInfo
 
 from log_partitioner.formats.dead_letter import Reason, reason_of
 from log_partitioner.formats.model import Headers, PartitionKey, RootLink, SourceRecord
@@ -61,7 +60,7 @@ class Judge:
         self._user = UserRule(settings.user)
         self._time = TimeRule(settings.time)
         self._id_paths = tuple(map(parse_path, settings.id.paths))
-        self._zone = ZoneInfo(settings.partition.zone)
+        self._zone = settings.partition.zone
         self._limits = settings.record_schema
         self._chain_header = settings.input.chain_header
         self._is_over = lru_cache(TYPES_MAX)(partial(is_over, limits=settings.record_schema))

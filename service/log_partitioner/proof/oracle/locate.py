@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
-from zoneinfo import ZoneInfo
 
 from log_partitioner.formats.model import RootLink
 from log_partitioner.proof.oracle.json_text import Exact, Parse, holds_lone_surrogates, may_hold_surrogates
@@ -154,8 +153,8 @@ class TimeRule:
     def __init__(self, settings: TimeSettings) -> None:
         self._settings = settings
         self._paths = tuple(map(parse_path, settings.paths))
-        self._zone = ZoneInfo(settings.zone)
-        self._earliest_us = read_bound(settings.earliest, self._zone)
+        self._zone = settings.zone
+        self._earliest_us = read_bound(str(settings.earliest), self._zone)
         self._ahead_us = round(settings.future_max_s * 1_000_000)
 
     def time_of(self, entry: JsonObject, around: Surroundings, timestamp_ms: int | None) -> int | None:
