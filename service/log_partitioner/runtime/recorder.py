@@ -34,7 +34,7 @@ class Recorder:
     """Owns the progress and the open batch; used by the loop thread only.
 
     Its memory is bounded, because a batch is flushed when its fixed bytes, which no spill frees, reach half of
-    `spool.memory_bytes_max`.
+    the `memory_bytes_max` of the spool.
     """
 
     def __init__(self, settings: Settings, spool: Spool) -> None:
