@@ -1,4 +1,4 @@
-"""The region and the addressing of S3: what worker, audit, pipeline and Iceberg take, wherever it is said."""
+"""The region and the addressing of S3: what worker and audit (one client), pipeline and Iceberg take."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from pydantic import SecretStr
 from log_partitioner.adapters.object_store import S3Store
 from log_partitioner.config.s3_settings import S3Settings
 from log_partitioner.config.settings import KafkaSettings, Settings
-from log_partitioner.proof.audit.run import S3Reader
 from log_partitioner_pipeline.config import JobSettings, PipelineSettings
 from log_partitioner_pipeline.objects import Objects, region_of
 from log_partitioner_pipeline.session import catalog_properties
@@ -44,7 +43,7 @@ def job_settings(s3: S3Settings) -> JobSettings:
 
 def regions(s3: S3Settings) -> set[str | None]:
     """Make all clients; gives the regions that they sign for."""
-    clients = [S3Store(s3)._client, S3Reader(s3, threads=1)._client, Objects(s3, threads=1)._client]
+    clients = [S3Store(s3)._client, Objects(s3, threads=1)._client]
     return {client.meta.region_name for client in clients} | {
         catalog_properties(job_settings(s3)).get("client.region", BOTO3S),
         region_of(s3) or BOTO3S,
@@ -92,7 +91,7 @@ def test_addressing_style_is_a_setting_of_every_client(
     environment.setenv("AWS_REGION", "eu-west-1")
     s3 = settings(None, endpoint, style)
 
-    clients = [S3Store(s3)._client, S3Reader(s3, threads=1)._client, Objects(s3, threads=1)._client]
+    clients = [S3Store(s3)._client, Objects(s3, threads=1)._client]
 
     assert {client.meta.config.s3["addressing_style"] for client in clients} == {expected}
     is_path = catalog_properties(job_settings(s3)).get("s3.path-style-access")

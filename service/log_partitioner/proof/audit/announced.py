@@ -7,6 +7,7 @@ again when their batch is judged, so that memory holds those of a few flushes.
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -25,7 +26,7 @@ from log_partitioner.formats.flush_record import (
 from log_partitioner.formats.model import Headers, OffsetRanges, SourceRecord, TopicPartition
 from log_partitioner.formats.reference import Reference, decode_references
 from log_partitioner.proof.accounting import Sums, tp_of
-from log_partitioner.proof.audit.put_away import Claim
+from log_partitioner.proof.audit.put_away import CLAIMING, Claim
 from log_partitioner.proof.audit.ranges import OffsetSpan, spans_of, widen
 from log_partitioner.proof.audit.report import Findings
 from log_partitioner.proof.audit.whose import has_reference, has_run
@@ -54,6 +55,7 @@ class SeenDeadLetter(NamedTuple):
         return 1 if self.says.indexes is None else len(self.says.indexes)
 
 
+@dataclass
 class AnnouncedBatch:
     """One batch id in the index; it has one flush record, if all is well, or a run record.
 
@@ -61,13 +63,12 @@ class AnnouncedBatch:
     places of its messages.
     """
 
-    def __init__(self, batch_id: str = "") -> None:
-        self.batch_id = batch_id
-        self.records: list[FlushRecord] = []
-        self.run: BackfillRecord | None = None
-        self.owned: list[OffsetSpan] = []
-        self.strays: OffsetRanges = {}
-        self.places: OffsetRanges = {}
+    batch_id: str = ""
+    records: list[FlushRecord] = field(default_factory=list)
+    run: BackfillRecord | None = None
+    owned: list[OffsetSpan] = field(default_factory=list)
+    strays: OffsetRanges = field(default_factory=dict)
+    places: OffsetRanges = field(default_factory=dict)
 
     @property
     def record(self) -> FlushRecord | BackfillRecord | None:
@@ -87,13 +88,13 @@ class AnnouncedBatch:
         return [*covered, *self.owned, *spans_of(self.strays)]
 
 
+@dataclass
 class Told:
     """References and dead letters of one batch, in the order of messages and lines."""
 
-    def __init__(self) -> None:
-        self.references: list[Reference] = []
-        self.letters: list[SeenDeadLetter] = []
-        self.messages = 0
+    references: list[Reference] = field(default_factory=list)
+    letters: list[SeenDeadLetter] = field(default_factory=list)
+    messages: int = 0
 
     def sums(self) -> Sums:
         """Add them up."""
@@ -192,7 +193,8 @@ class Announced:
             widen(batch.places, OffsetSpan(message.tp, message.offset, message.offset + 1))
             if told.letter is not None:
                 says = told.letter.says
-                self.claims.append(Claim(told.letter.tp, says.offset, says.end_offset, says.reason))
+                if says.reason in CLAIMING:
+                    self.claims.append(Claim(told.letter.tp, says.offset, says.end_offset, says.reason))
             elif message.key != told.batch_id.encode():
                 text = f"{_at(message)}: its key is not its batch id, {told.batch_id}"
                 self._findings.add(Kind.REFERENCE_WRONG, text)

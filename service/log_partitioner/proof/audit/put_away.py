@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from log_partitioner.config.settings import Settings
 
 DECODE_S = 60.0
+CLAIMING = frozenset({Reason.SKIPPED, Reason.FATAL})  # the reasons of dead letters that stand for offsets as a whole
 Reader = Callable[[OffsetRanges], Iterable[SourceRecord]]
 
 

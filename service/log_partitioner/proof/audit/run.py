@@ -10,7 +10,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from log_partitioner.adapters.kafka_topics import KafkaTopics
 from log_partitioner.adapters.s3_client import make_client
-from log_partitioner.errors import CouldNotTellError
+from log_partitioner.errors import CouldNotTellError, StoreRefusedError
 from log_partitioner.proof.accounting import ExitCode
 from log_partitioner.proof.audit.audit import EXAMPLES, THREADS, Audit, Options
 from log_partitioner.proof.audit.context import Address, FetchedObject
@@ -55,7 +55,7 @@ def main(args: argparse.Namespace, settings: Settings) -> int:
     options = Options(args.require_caught_up, args.examples, args.threads)
     try:
         report = run_audit(settings, options)
-    except CouldNotTellError as error:
+    except (CouldNotTellError, StoreRefusedError) as error:
         sys.stderr.write(f"could not tell: {error}\n")
         return int(ExitCode.COULD_NOT_TELL)
     if args.json_file is not None:
@@ -71,6 +71,7 @@ def run_audit(settings: Settings, options: Options) -> Report:
 
     Raises:
         CouldNotTellError: Kafka or S3 do not answer, or nobody can tell which group is meant.
+        StoreRefusedError: credentials of S3 are incomplete, or whoever has them does not answer.
     """
     groups = Groups()
     with KafkaTopics.of(settings.kafka) as topics:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from argparse import Namespace
 from typing import Any, NoReturn
 
 import botocore.exceptions
 import pytest
 
 from log_partitioner.config.s3_settings import S3Settings
-from log_partitioner.errors import CouldNotTellError
+from log_partitioner.config.settings import KafkaSettings, Settings
+from log_partitioner.errors import CouldNotTellError, StoreRefusedError
+from log_partitioner.proof.audit import run
 from log_partitioner.proof.audit.context import Address
 from log_partitioner.proof.audit.run import S3Reader
 
@@ -44,3 +47,20 @@ def test_object_in_a_bucket_that_is_not_there_is_missing_unless_it_is_the_settin
     else:
         with pytest.raises(CouldNotTellError):
             reader.get(Address(bucket, "key"))
+
+
+@pytest.mark.parametrize("error", [CouldNotTellError("no answer"), StoreRefusedError("no client")])
+def test_audit_that_cannot_read_could_not_tell(
+    error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Exit code 2, and why; 1 would mean that something is wrong with the data."""
+
+    def refuse(*_: object) -> NoReturn:
+        raise error
+
+    monkeypatch.setattr(run, "run_audit", refuse)
+    s3, kafka = S3Settings(bucket="b", region="r"), KafkaSettings(bootstrap_servers="b:1", source_topics=("t",))
+    args = Namespace(require_caught_up=False, examples=5, threads=1, json_file=None)
+
+    assert run.main(args, Settings(kafka=kafka, s3=s3)) == 2
+    assert capsys.readouterr().err == f"could not tell: {error}\n"
