@@ -18,7 +18,7 @@ from log_partitioner.avro.infer import infer_entry
 from log_partitioner.avro.names import avro_names
 from log_partitioner.avro.schema import RowSchema, row_schema
 from log_partitioner.avro.schema_types import ArrayType, MapType, RecordType, Scalar, SchemaBounds, Type, join_records
-from log_partitioner.batch.pack_schema import merge_entries, projection_of
+from log_partitioner.batch.pack_schema import MergedFields, merge_entries
 from log_partitioner.formats.model import PartitionKey, RootLink
 from log_partitioner.formats.reference import (
     Checksum,
@@ -90,7 +90,7 @@ def write_object(
     covered = covered or {entry.partition: (0, 1_000_000) for some in parts.values() for entry in some}
     content, lines = bytearray(head), []
     hours = sorted({(key.date, key.hour) for key in parts})
-    projections = [projection_of(one, merged) for one in types.values()]
+    projections = [MergedFields(merged).projection(one) for one in types.values()]
     distinct = [one for at, one in enumerate(projections) if one not in projections[:at]]
     for (key, some), projection in zip(parts.items(), projections, strict=True):
         start = len(content)

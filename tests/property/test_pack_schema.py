@@ -14,7 +14,7 @@ from log_partitioner.avro.infer import TooDeepError
 from log_partitioner.avro.row_encoder import SchemaMismatch, walk_entry
 from log_partitioner.avro.schema import META, row_schema, schema_of
 from log_partitioner.avro.schema_types import ArrayType, MapType, RecordType, Scalar, Type, join_records
-from log_partitioner.batch.pack_schema import IncompatibleError, Merging, merge_entries, projection_of
+from log_partitioner.batch.pack_schema import IncompatibleError, MergedFields, Merging, merge_entries
 from log_partitioner.formats.projection import project
 from tests.property.avro_reading import canonical, entry_fields, to_entry
 from tests.strategies import LIMITS, entries_near, entry_types, names, times_as_many
@@ -119,7 +119,7 @@ def test_exact_schema_is_the_projection_of_the_merged_one(some: list[RecordType]
     assert both is not None
     whole = json.loads(row_schema(both).text)
     for own in some:
-        projection = json.loads(json.dumps(projection_of(own, both)))
+        projection = json.loads(json.dumps(MergedFields(both).projection(own)))
         exact = project(whole, projection)
         assert exact == schema_of(own)
         assert json.dumps(exact, separators=(",", ":")) == row_schema(own).text

@@ -10,6 +10,7 @@ import fastavro
 from hypothesis import given
 from hypothesis import strategies as st
 
+from log_partitioner.avro.binary import encode_string
 from log_partitioner.avro.infer import TooDeepError, infer_entry
 from log_partitioner.avro.row_encoder import (
     WALKED_ENTRIES,
@@ -19,7 +20,7 @@ from log_partitioner.avro.row_encoder import (
     exact_encoder,
     walk_entry,
 )
-from log_partitioner.avro.row_meta import encode_id, encode_meta, encode_origin, encode_root, encode_user
+from log_partitioner.avro.row_meta import encode_id, encode_meta, encode_origin, encode_root
 from log_partitioner.avro.schema import row_schema
 from log_partitioner.avro.schema_types import RecordType, join_records
 from log_partitioner.formats.model import RootLink, TopicPartition
@@ -31,7 +32,7 @@ META: dict[str, Any] = {
     "index": 7, "timestamp": -1, "root": None,
 }  # fmt: skip
 META_BYTES = encode_meta(
-    user=encode_user("ann"),
+    user=encode_string("ann"),
     event_time_us=1_714_557_600_000_000,
     unique_id=encode_id(None),
     origin=encode_origin(TopicPartition("app", 3)),
@@ -137,7 +138,7 @@ def test_meta_bytes_are_what_fastavro_reads(
     """`_meta` says who, when and where from, whatever these are."""
     partition, offset, index = numbers
     data = encode_meta(
-        user=encode_user(user), event_time_us=time, unique_id=encode_id(unique_id),
+        user=encode_string(user), event_time_us=time, unique_id=encode_id(unique_id),
         origin=encode_origin(TopicPartition(topic, partition)), offset=offset, index=index, timestamp_ms=timestamp,
         root=encode_root(root),
     )  # fmt: skip

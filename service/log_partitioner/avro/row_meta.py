@@ -17,11 +17,6 @@ def readable_timestamp(timestamp_ms: int | None) -> int:
     return timestamp_ms
 
 
-def encode_user(user: str) -> bytes:
-    """Encode the first field; once per PartitionKey."""
-    return encode_string(user)
-
-
 def encode_origin(tp: TopicPartition) -> bytes:
     """Encode topic and partition; once per TopicPartition."""
     return encode_string(tp.topic) + encode_long(tp.partition)

@@ -7,7 +7,6 @@ fill the same columns in the order of the records, so that nothing tells afterwa
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime
 from functools import lru_cache
@@ -34,10 +33,6 @@ LARGE_BYTES = 64 * 1024  # a record of more is looked at by itself: it may need 
 _EPOCH_ORDINAL = date(1970, 1, 1).toordinal()
 _HOURS = 24
 _TYPE_BYTES = 600
-
-
-Run = tuple[int, int, int, int, list[int]]
-"""Rows of one PartitionKey as [begin, end) of an order: (key, begin, end, bytes of texts, types in their order)."""
 
 
 class TakenSpan(NamedTuple):
@@ -242,21 +237,6 @@ class FastLane:
             poll.timestamps_ms,
         )
         return columns
-
-
-def order_of(key_of: array[int], first: int, ranked: array[int]) -> array[int]:
-    """Return `Rows.in_order`, computed at once; `ranked` are the numbers of all PartitionKeys in their order."""
-    assert native.module is not None, "the fast lane is not installed"
-    order = array("I")
-    order.frombytes(native.module.in_order(key_of, first, ranked))
-    return order
-
-
-def runs_of(order: array[int], key_of: array[int], type_of: array[int], sizes: array[int]) -> list[Run]:
-    """Take an order of rows apart by PartitionKey."""
-    assert native.module is not None, "the fast lane is not installed"
-    runs: list[Run] = native.module.runs(order, key_of, type_of, sizes)
-    return runs
 
 
 def described(entry_type: RecordType) -> Sequence[Any]:

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from log_partitioner import native
 from log_partitioner.avro.container import Codec
 from log_partitioner.avro.schema import META
 from log_partitioner.avro.schema_types import RecordType, SchemaBounds, Type, field_size, join, schema_bounds
-from log_partitioner.batch.fast_lane import Run, runs_of
 from log_partitioner.batch.pack_schema import Merging
 from log_partitioner.batch.reference_lines import SOURCE_BYTES
 from log_partitioner.batch.rows import Rows
@@ -25,6 +25,8 @@ from log_partitioner.config.settings import Layout, Settings
 from log_partitioner.input.decode import RecordDecoder
 
 Hour = tuple[str, int]
+_Run = tuple[int, int, int, int, list[int]]
+"""Rows of one PartitionKey as [begin, end) of an order: (key, begin, end, bytes of texts, types in their order)."""
 
 MESSAGE_HEAD_BYTES = 16_000  # of a message of references, with the longest names, beside lines, lists and schema text
 FEW_PARTS = 8  # so many PartitionKeys stay files under `auto`
@@ -118,7 +120,7 @@ def plan_objects(rows: Rows, rules: SealRules, *, is_one_record: bool = False) -
         is_describable = part.entry_type.size <= PROJECTED_SHARE * rules.line_bytes_max
         if part.size <= rules.packed_bytes_max and is_describable and parts_of_key[part.key] == 1:
             group_of[at] = groups.assign(part.entry_type)
-    hours = [_hour(rows, part) for part in parts]
+    hours = [rows.keys[part.key][1:] for part in parts]
     counts = Counter(zip(group_of, hours, strict=True))
     for at, (key, begin, end, size, entry_type, _, _) in enumerate(parts):  # in place: there may be a million
         group, hour = group_of[at], hours[at]
@@ -126,10 +128,6 @@ def plan_objects(rows: Rows, rules: SealRules, *, is_one_record: bool = False) -
             is_busy = counts[group, hour] >= HOUR_PARTS_MIN
             parts[at] = Part(key, begin, end, size, entry_type, group, hour if is_busy else None)
     return Plan(order, parts, groups.merged(), groups.passing)
-
-
-def _hour(rows: Rows, part: Part) -> Hour:
-    return rows.keys[part.key][1:]
 
 
 def _sources_max(rows: Rows, line_bytes_max: int) -> int:
@@ -142,7 +140,7 @@ def _sources_max(rows: Rows, line_bytes_max: int) -> int:
 def _cut(rows: Rows, order: array[int], rules: SealRules) -> Iterator[Part]:
     joined = _Joined(rows.types, rules.bounds)
     sources_max = _sources_max(rows, rules.line_bytes_max)
-    for run in runs_of(order, rows.key_of, rows.type_of, rows.text_sizes) if rows.is_fast else _runs(rows, order):
+    for run in _runs(rows, order):
         key, begin, end, text_bytes, types = run
         size = text_bytes + META_BYTES * (end - begin)
         whole = joined.of(types) if size <= rules.object_bytes_max and len(rows.tps) <= sources_max else None
@@ -152,8 +150,15 @@ def _cut(rows: Rows, order: array[int], rules: SealRules) -> Iterator[Part]:
             yield from _cut_run(rows, order, run, joined, rules.object_bytes_max, sources_max)
 
 
-def _runs(rows: Rows, order: Sequence[int]) -> Iterator[Run]:
+def _runs(rows: Rows, order: array[int]) -> Iterable[_Run]:
     """Split the order by PartitionKey."""
+    if rows.is_fast:
+        assert native.module is not None, "the fast lane is not installed"
+        return native.module.runs(order, rows.key_of, rows.type_of, rows.text_sizes)  # type: ignore[no-any-return]
+    return _python_runs(rows, order)
+
+
+def _python_runs(rows: Rows, order: Sequence[int]) -> Iterator[_Run]:
     key_of, type_of, sizes = rows.key_of, rows.type_of, rows.text_sizes
     begin, end = 0, len(order)
     while begin < end:
@@ -168,7 +173,7 @@ def _runs(rows: Rows, order: Sequence[int]) -> Iterator[Run]:
 
 
 def _cut_run(
-    rows: Rows, order: Sequence[int], run: Run, joined: _Joined, bytes_max: int, sources_max: int
+    rows: Rows, order: Sequence[int], run: _Run, joined: _Joined, bytes_max: int, sources_max: int
 ) -> Iterator[Part]:
     """Cut the rows of one PartitionKey in the order of arrival, wherever they pass a bound."""
     key, begin, end, _, _ = run

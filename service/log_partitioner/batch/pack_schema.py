@@ -239,20 +239,6 @@ class MergedFields:
         ]
 
 
-def projection_of(own: RecordType, merged: RecordType) -> Any:
-    """Return the projection that makes the exact type of a PartitionKey out of the merged one; None if equal."""
-    return MergedFields(merged).projection(own)
-
-
-def _fields(own: RecordType, merged: RecordType) -> list[Any]:
-    found: list[Any] = []
-    for number, (name, child) in enumerate(merged.by_name.items()):
-        mine = own.by_name.get(name)
-        if mine is not None:
-            found.append(number if mine == child else [number, _projection(mine, child)])
-    return found
-
-
 def _projection(own: Type, merged: Type) -> Any:
     """Project one position whose types differ."""
     if own is Scalar.NULL:
@@ -260,7 +246,7 @@ def _projection(own: Type, merged: Type) -> Any:
     if own is Scalar.LONG53:
         return LONG53
     if isinstance(own, RecordType):
-        return _fields(own, merged) if own.by_name and isinstance(merged, RecordType) else EMPTY_OBJECT
+        return MergedFields(merged).projection(own) if own.by_name and isinstance(merged, RecordType) else EMPTY_OBJECT
     if isinstance(own, ArrayType) and isinstance(merged, ArrayType):
         return {ITEMS: _projection(own.item, merged.item)}
     assert isinstance(own, MapType) and isinstance(merged, MapType), f"{own} did not go into {merged}"  # noqa: PT018

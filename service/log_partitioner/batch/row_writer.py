@@ -9,10 +9,11 @@ from array import array
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from log_partitioner import native
 from log_partitioner.avro import container
+from log_partitioner.avro.binary import encode_string
 from log_partitioner.avro.bounded_cache import BoundedCache
 from log_partitioner.avro.row_encoder import (
     CACHED_FIELDS_MAX,
@@ -22,7 +23,7 @@ from log_partitioner.avro.row_encoder import (
     entry_encoder,
     exact_encoder,
 )
-from log_partitioner.avro.row_meta import encode_id, encode_meta, encode_origin, encode_root, encode_user
+from log_partitioner.avro.row_meta import encode_id, encode_meta, encode_origin, encode_root
 from log_partitioner.avro.schema_types import EMPTY_RECORD, RecordType, Scalar, SchemaBounds
 from log_partitioner.batch.fast_lane import described
 from log_partitioner.batch.pack_schema import MergedFields
@@ -70,38 +71,11 @@ class Blocks(NamedTuple):
     sources: Sequence[Source]
 
 
-class Chunk(Protocol):
-    """Blocks of some parts, one behind the other; a divisible one that stands last may go on in the next."""
-
-    @property
-    def data(self) -> bytes:
-        """All blocks."""
-        ...
-
-    @property
-    def rows(self) -> int:
-        """How many rows are in them."""
-        ...
-
-    def __len__(self) -> int:
-        """Return how many parts are in it."""
-        ...
-
-    def blocks(self, number: int) -> tuple[str, int, int, int, int, int, int, Sequence[Source]]:
-        """Return the fields of `Blocks` of a part."""
-        ...
-
-    def fitting(self, first: int, last: int, room: int) -> tuple[int, int]:
-        """Take the first of parts [first, last) that fit into `room` bytes: the number behind them, and their bytes."""
-        ...
-
-    def rows_of(self, first: int, last: int) -> Iterable[tuple[int, int]]:
-        """Count the rows of parts [first, last) by number of their TopicPartition."""
-        ...
-
-
 class PythonChunk:
-    """A chunk that Python has written."""
+    """Blocks of some parts, one behind the other, that Python has written; compiled code makes the same of its own.
+
+    A divisible part that stands last may go on in the next chunk.
+    """
 
     def __init__(self, data: bytes, parts: Sequence[Blocks]) -> None:
         self.data = data
@@ -131,6 +105,9 @@ class PythonChunk:
             for number, _, _, rows in blocks.sources:
                 found[number] += rows
         return found.items()
+
+
+Chunk: TypeAlias = "PythonChunk | log_partitioner_native.Chunk"
 
 
 def joined(written: Sequence[Blocks]) -> Blocks:
@@ -169,18 +146,6 @@ class WriteRules(NamedTuple):
     read: Callable[[Piece], bytes]
     compress: container.Compress
     sync: bytes
-
-
-class RowWriter(Protocol):
-    """Writes rows, which it gets in the order of sealing."""
-
-    def write(self, parts: Sequence[Unwritten]) -> Chunk:
-        """Write parts, which follow each other, until there are CHUNK_BYTES of rows.
-
-        Raises:
-            SpoolError: the disk refused a text.
-        """
-        ...
 
 
 class EntryWriter:
@@ -238,13 +203,17 @@ class PythonWriter:
         self._next = 0
 
     def write(self, parts: Sequence[Unwritten]) -> Chunk:
-        """Write blocks."""
+        """Write parts, which follow each other in the order of sealing, until there are CHUNK_BYTES of rows.
+
+        Raises:
+            SpoolError: the disk refused a text.
+        """
         size, out, found = 0, bytearray(), []
         for part in parts:
             if size >= CHUNK_BYTES:
                 break
             assert part.begin == self._next, f"W3: row {self._next} is next, a part begins with {part.begin}"
-            start, user = len(out), encode_user(part.user)
+            start, user = len(out), encode_string(part.user)
             while self._next < part.end and not (part.is_divisible and size >= CHUNK_BYTES):
                 rows, data = self._block(self._next, part, user)
                 out += container.block(rows, data, compress=self._rules.compress, sync=self._rules.sync)
@@ -360,7 +329,7 @@ class CompiledWriter:
         )
 
     def write(self, parts: Sequence[Unwritten]) -> Chunk:
-        """Write blocks."""
+        """Write the same as `PythonWriter.write`."""
 
         def slow(row: int, text: bytes, number: int) -> bytes:
             out = bytearray()

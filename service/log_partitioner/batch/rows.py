@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from log_partitioner import native
 from log_partitioner.avro.row_meta import NO_TIMESTAMP_MS, TIMESTAMP_MS_MAX, readable_timestamp
 from log_partitioner.avro.schema_types import RecordType
-from log_partitioner.batch.fast_lane import FastLane, Known, Taken, order_of
+from log_partitioner.batch.fast_lane import FastLane, Known, Taken
 from log_partitioner.boundary import Piece
 from log_partitioner.formats.model import PartitionKey, RootLink, SourceRecord, TopicPartition
 
@@ -308,7 +308,8 @@ class Rows:
             ranked = array("I")
             for hour in sorted(self._keys_by_hour):
                 ranked += self._keys_by_hour[hour]
-            return order_of(self.key_of, first, ranked)
+            assert native.module is not None, "the fast lane is not installed"
+            return array("I", native.module.in_order(self.key_of, first, ranked))
         key_of = self.key_of[first:]
         places = array("I", bytes(4 * len(self.keys)))
         for key in key_of:

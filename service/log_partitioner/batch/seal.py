@@ -29,7 +29,6 @@ from log_partitioner.batch.row_writer import (
     Chunk,
     CompiledWriter,
     PythonWriter,
-    RowWriter,
     Unwritten,
     WriteRules,
     joined,
@@ -145,7 +144,7 @@ class Sealing:
         self._numbered = Numbered(rows.tps, spans, bytes_max=rules.group_bytes_max)
         compress = container.compressor(rules.codec)
         write_rules = WriteRules(rules.bounds, rules.block_bytes, rules.decode, spool.read, compress, self._sync)
-        self._writer: RowWriter = (CompiledWriter if rows.is_fast else PythonWriter)(rows, plan.order, write_rules)
+        self._writer = (CompiledWriter if rows.is_fast else PythonWriter)(rows, plan.order, write_rules)
         self._pack_lines = CompiledLines if rows.is_fast else LineWriter
 
     def run(self) -> Iterator[Step]:

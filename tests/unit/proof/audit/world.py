@@ -24,7 +24,7 @@ import msgspec
 from log_partitioner.avro.schema import META as META_NAME
 from log_partitioner.avro.schema import schema_of, type_of
 from log_partitioner.avro.schema_types import RecordType
-from log_partitioner.batch.pack_schema import merge_entries, projection_of
+from log_partitioner.batch.pack_schema import MergedFields, merge_entries
 from log_partitioner.config.s3_settings import S3Settings
 from log_partitioner.config.settings import KafkaSettings, SchemaSettings, Settings
 from log_partitioner.formats.dead_letter import DeadLetter, Reason, headers_of
@@ -305,7 +305,7 @@ class World:
         self.objects[f"logs/schemas/{fingerprint}.avsc"] = text.encode()
         batch = files[0].batch
         tps = sorted({row.tp for file in files for row in file.rows})
-        projections = [None if files[0].pack is None else projection_of(own, merged) for own in types]
+        projections = [None if files[0].pack is None else MergedFields(merged).projection(own) for own in types]
         starts = [len(header) + sum(map(len, blocks[:number])) for number in range(len(files))]
         return ReferenceMessage(
             batch_id=batch,
