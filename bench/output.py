@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bench.lab import Run
-from log_partitioner.adapters.kafka_topics import KafkaTopics
+from log_partitioner.adapters.kafka.topics import KafkaTopics
 from log_partitioner.config.settings import KafkaSettings
 from log_partitioner.formats.flush_record import decode_flush_record, merge_parts
 from log_partitioner.formats.log_events import (

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from log_partitioner.adapters.kafka_topics import KafkaTopics
+from log_partitioner.adapters.kafka.topics import KafkaTopics
 from log_partitioner.formats.model import TopicPartition
 
 if TYPE_CHECKING:

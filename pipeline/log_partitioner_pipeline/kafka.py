@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 
-from log_partitioner.adapters.kafka_topics import Ends, KafkaTopics
+from log_partitioner.adapters.kafka.topics import Ends, KafkaTopics
 from log_partitioner_pipeline.errors import BrokerError
 
 if TYPE_CHECKING:

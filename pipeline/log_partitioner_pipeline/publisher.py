@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from log_partitioner.adapters.clock import SystemClock
-from log_partitioner.adapters.kafka_committer import KafkaCommitter
-from log_partitioner.adapters.kafka_options import producer_options
+from log_partitioner.adapters.kafka.committer import KafkaCommitter
+from log_partitioner.adapters.kafka.options import producer_options
 from log_partitioner.control.deadline import Deadline
 from log_partitioner.errors import CommitUnknownError, FencedError, LogPartitionerError
 from log_partitioner_pipeline.errors import BrokerError, OvertakenError

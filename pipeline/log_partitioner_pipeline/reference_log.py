@@ -24,7 +24,7 @@ from log_partitioner_pipeline.references import MessageAt
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from log_partitioner.adapters.kafka_topics import Ends
+    from log_partitioner.adapters.kafka.topics import Ends
     from log_partitioner.config.settings import KafkaSettings
 
 WEIGHED_AT_ONCE = 10_000

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import structlog
 from pyspark.sql import functions as F
 
-from log_partitioner.adapters.kafka_topics import KafkaTopics
+from log_partitioner.adapters.kafka.topics import KafkaTopics
 from log_partitioner.errors import CouldNotTellError
 from log_partitioner.formats.flush_record import Lineage
 from log_partitioner.proof.audit.whose import Groups, has_reference, of_group

@@ -2,7 +2,7 @@
 
 The path of the data, room by room:
 
-    adapters/kafka_consumer.py   a record leaves the client library
+    adapters/kafka/consumer.py   a record leaves the client library
     runtime/runloop.py           it is accepted, or refused and read again
     runtime/recorder.py          calls what follows, for each record
         input/decode.py                 its bytes become entries
@@ -16,7 +16,7 @@ The path of the data, room by room:
                                         and reference_lines.py, which announces what was written
         runtime/uploader.py             objects are uploaded
         batch/messages.py               references, flush record, dead letters
-    adapters/kafka_committer.py  and the source offsets, in one transaction
+    adapters/kafka/committer.py  and the source offsets, in one transaction
 
 `control/` decides when and in which order (state.py, flush_policy.py), `runtime/controller.py` performs it,
 `runtime/worker.py` puts everything together. `formats/` is what others read. `oracle/` computes all of it again, by

@@ -143,7 +143,7 @@ def _try(options: argparse.Namespace) -> int:
 
 def _load_for_worker() -> Settings:
     """Load settings that the client library takes, too."""
-    from log_partitioner.adapters.kafka_check import find_refused  # noqa: PLC0415 - the other commands need no Kafka client
+    from log_partitioner.adapters.kafka.options import find_refused  # noqa: PLC0415 - the other commands need no Kafka client
 
     def ask_library(settings: Settings) -> list[str]:
         privacy.hide(settings.secrets)

@@ -13,7 +13,7 @@
       HistoryUnknownError      flush records cannot be read (runtime.positions asks again, or accepts it)
         TopicMissingError      their topic is not there
       CouldNotTellError        Kafka or S3 do not answer an audit or a job, or not in time
-        UnansweredError        the client library's word for it (adapters.kafka_topics)
+        UnansweredError        the client library's word for it (adapters.kafka.topics)
       UnmetError               what a worker needs outside is not there, or refuses it (adapters.preflight asks again)
         StoreBusyError         the store throttles us, or fails for a moment: a worker goes on all the same
       ReadBackError            a flush cannot be read again now (runtime.verification says what it has not verified)

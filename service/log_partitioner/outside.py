@@ -6,11 +6,12 @@ import sys
 import time
 from collections import Counter
 
-from log_partitioner.adapters.kafka_committer import KafkaCommitter
-from log_partitioner.adapters.kafka_log import Brokers
-from log_partitioner.adapters.kafka_needs import KafkaNeeds
-from log_partitioner.adapters.kafka_options import consumer_options, producer_options
-from log_partitioner.adapters.kafka_topics import KafkaTopics
+from log_partitioner.adapters.clock import SystemClock
+from log_partitioner.adapters.kafka.admin import KafkaNeeds
+from log_partitioner.adapters.kafka.committer import KafkaCommitter
+from log_partitioner.adapters.kafka.log import Brokers
+from log_partitioner.adapters.kafka.options import consumer_options, producer_options
+from log_partitioner.adapters.kafka.topics import KafkaTopics
 from log_partitioner.adapters.object_store import S3Store
 from log_partitioner.adapters.preflight import Ask, Need, ask_once, asked
 from log_partitioner.config.settings import Settings
@@ -22,16 +23,6 @@ from log_partitioner.trial import newest
 
 SAMPLE_RECORDS, SAMPLE_ENTRIES = 200, 2000
 _BROKERS_S = 8.0  # an unknown host or a silent broker is told within five
-
-
-class _Clock:
-    """Fulfils `boundary.Clock`."""
-
-    now_s = staticmethod(time.monotonic)
-
-    def wall_ms(self) -> int:
-        """Milliseconds since the epoch."""
-        return time.time_ns() // 1_000_000
 
 
 def asks_of_store(settings: Settings, store: S3Store) -> list[Ask]:
@@ -105,7 +96,7 @@ def _ask_brokers(settings: Settings) -> Need:
     """Ask for a transactional producer by an id that no worker has, because it would fence a worker of that id."""
     own_id = f"{settings.transactional_id}/check"
     options = producer_options(settings, worker=settings.worker, transactional_id=own_id)
-    committer = KafkaCommitter(options, init_budget_s=_BROKERS_S, clock=_Clock(), brokers=Brokers())
+    committer = KafkaCommitter(options, init_budget_s=_BROKERS_S, clock=SystemClock(), brokers=Brokers())
     subject = f"brokers {settings.kafka.bootstrap_servers}: Write and Describe permitted on transactional ids"
     try:
         committer.prepare(deadline=Deadline.after(_BROKERS_S, time.monotonic))

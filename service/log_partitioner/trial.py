@@ -33,7 +33,7 @@ from log_partitioner.partitioning.partitioner import Partitioner, Placement, Rej
 from log_partitioner.privacy import printable
 
 if TYPE_CHECKING:
-    from log_partitioner.adapters.kafka_topics import KafkaTopics
+    from log_partitioner.adapters.kafka.topics import KafkaTopics
 
 EXAMPLES = 10
 FIELDS = 40
@@ -91,7 +91,7 @@ def main(options: argparse.Namespace, settings: Settings) -> int:
 
 def _sample(options: argparse.Namespace, settings: Settings) -> Iterator[SourceRecord]:
     if options.topic is not None:
-        from log_partitioner.adapters.kafka_topics import KafkaTopics  # noqa: PLC0415 - a file needs no Kafka client
+        from log_partitioner.adapters.kafka.topics import KafkaTopics  # noqa: PLC0415 - a file needs no Kafka client
 
         with KafkaTopics.of(settings.kafka) as topics:
             yield from newest(topics, options.topic, options.records)

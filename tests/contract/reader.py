@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from log_partitioner.adapters.kafka_consumer import KafkaConsumer
-from log_partitioner.adapters.kafka_options import PINNED_CONSUMER
+from log_partitioner.adapters.kafka.consumer import KafkaConsumer
+from log_partitioner.adapters.kafka.options import PINNED_CONSUMER
 from log_partitioner.control.deadline import Deadline
 from log_partitioner.formats.model import CommittedOffset, TopicPartition
 

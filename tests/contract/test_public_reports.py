@@ -8,8 +8,8 @@ import pytest
 from confluent_kafka import KafkaError
 
 from log_partitioner.adapters.clock import SystemClock
-from log_partitioner.adapters.kafka_committer import KafkaCommitter
-from log_partitioner.adapters.kafka_options import PINNED_PRODUCER
+from log_partitioner.adapters.kafka.committer import KafkaCommitter
+from log_partitioner.adapters.kafka.options import PINNED_PRODUCER
 from log_partitioner.boundary import Message
 from log_partitioner.control.deadline import Deadline
 from log_partitioner.errors import CommitAbortedError

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import KafkaError
 
-from log_partitioner.adapters.kafka_consumer import KafkaConsumer
-from log_partitioner.adapters.kafka_options import PINNED_CONSUMER
-from log_partitioner.adapters.kafka_topics import Ends, KafkaTopics
+from log_partitioner.adapters.kafka.consumer import KafkaConsumer
+from log_partitioner.adapters.kafka.options import PINNED_CONSUMER
+from log_partitioner.adapters.kafka.topics import Ends, KafkaTopics
 from log_partitioner.boundary import FIRST_OFFSET
 from log_partitioner.config.settings import KafkaSettings
 from log_partitioner.control.deadline import Deadline

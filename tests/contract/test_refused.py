@@ -11,10 +11,10 @@ import pytest
 from confluent_kafka import KafkaError
 from structlog.testing import capture_logs
 
-from log_partitioner.adapters import kafka_consumer
-from log_partitioner.adapters.kafka_consumer import KafkaConsumer
-from log_partitioner.adapters.kafka_log import Brokers
-from log_partitioner.adapters.kafka_options import PINNED_CONSUMER
+from log_partitioner.adapters.kafka import consumer as kafka_consumer
+from log_partitioner.adapters.kafka.consumer import KafkaConsumer
+from log_partitioner.adapters.kafka.log import Brokers
+from log_partitioner.adapters.kafka.options import PINNED_CONSUMER
 from log_partitioner.errors import SourceError
 from log_partitioner.formats.model import TopicPartition
 from tests.contract.mock_cluster import GROUP_HEARTBEAT, JOIN_GROUP, MockCluster

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from log_partitioner.adapters.clock import SystemClock
-from log_partitioner.adapters.kafka_committer import KafkaCommitter
-from log_partitioner.adapters.kafka_consumer import KafkaConsumer
-from log_partitioner.adapters.kafka_options import PINNED_CONSUMER
+from log_partitioner.adapters.kafka.committer import KafkaCommitter
+from log_partitioner.adapters.kafka.consumer import KafkaConsumer
+from log_partitioner.adapters.kafka.options import PINNED_CONSUMER
 from log_partitioner.control.deadline import Deadline
 from log_partitioner.errors import CommitAbortedError
 from log_partitioner.patience import close_or_leave

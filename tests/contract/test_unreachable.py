@@ -20,9 +20,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from log_partitioner.adapters.clock import SystemClock
-from log_partitioner.adapters.kafka_committer import KafkaCommitter
-from log_partitioner.adapters.kafka_consumer import KafkaConsumer
-from log_partitioner.adapters.kafka_log import Brokers
+from log_partitioner.adapters.kafka.committer import KafkaCommitter
+from log_partitioner.adapters.kafka.consumer import KafkaConsumer
+from log_partitioner.adapters.kafka.log import Brokers
 from log_partitioner.control.deadline import Deadline
 from log_partitioner.errors import LeavingError, StopError
 from log_partitioner.formats.model import TopicPartition

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, KafkaError
 
-from log_partitioner.adapters import kafka_topics
-from log_partitioner.adapters.kafka_consumer import KafkaConsumer
-from log_partitioner.adapters.kafka_options import PINNED_CONSUMER
-from log_partitioner.adapters.kafka_search import Search
+from log_partitioner.adapters.kafka import topics as kafka_topics
+from log_partitioner.adapters.kafka.consumer import KafkaConsumer
+from log_partitioner.adapters.kafka.options import PINNED_CONSUMER
+from log_partitioner.adapters.kafka.topics import Search
 from log_partitioner.boundary import END_OFFSET
 from log_partitioner.control.deadline import Deadline
 from log_partitioner.errors import SourceError, StartPositionError, StopError

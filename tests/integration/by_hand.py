@@ -10,9 +10,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from log_partitioner.adapters.clock import SystemClock
-from log_partitioner.adapters.kafka_committer import KafkaCommitter
-from log_partitioner.adapters.kafka_consumer import KafkaConsumer
-from log_partitioner.adapters.kafka_options import consumer_options, producer_options
+from log_partitioner.adapters.kafka.committer import KafkaCommitter
+from log_partitioner.adapters.kafka.consumer import KafkaConsumer
+from log_partitioner.adapters.kafka.options import consumer_options, producer_options
 from log_partitioner.boundary import Membership, Message
 from log_partitioner.config.settings import FlushSettings, KafkaSettings, S3Settings, Settings
 from log_partitioner.control.deadline import Deadline

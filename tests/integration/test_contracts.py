@@ -11,10 +11,10 @@ import pytest
 from confluent_kafka import Producer
 
 from log_partitioner.adapters.clock import SystemClock
-from log_partitioner.adapters.kafka_committer import KafkaCommitter
-from log_partitioner.adapters.kafka_consumer import KafkaConsumer
-from log_partitioner.adapters.kafka_flush_records import KafkaFlushRecords
-from log_partitioner.adapters.kafka_options import consumer_options, producer_options
+from log_partitioner.adapters.kafka.committer import KafkaCommitter
+from log_partitioner.adapters.kafka.consumer import KafkaConsumer
+from log_partitioner.adapters.kafka.flush_records import KafkaFlushRecords
+from log_partitioner.adapters.kafka.options import consumer_options, producer_options
 from log_partitioner.adapters.object_store import S3Store
 from log_partitioner.config.s3_settings import S3Settings
 from log_partitioner.config.settings import KafkaSettings, Settings

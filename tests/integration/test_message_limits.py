@@ -9,9 +9,9 @@ import confluent_kafka
 import pytest
 
 from log_partitioner.adapters.clock import SystemClock
-from log_partitioner.adapters.kafka_committer import KafkaCommitter
-from log_partitioner.adapters.kafka_options import producer_options
-from log_partitioner.adapters.kafka_values import parse_group_metadata
+from log_partitioner.adapters.kafka.committer import KafkaCommitter
+from log_partitioner.adapters.kafka.options import producer_options
+from log_partitioner.adapters.kafka.values import parse_group_metadata
 from log_partitioner.batch.messages import BATCH_BYTES, message_bytes
 from log_partitioner.boundary import Membership, Message
 from log_partitioner.control.deadline import Deadline

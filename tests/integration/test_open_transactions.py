@@ -4,7 +4,7 @@ from pathlib import Path
 
 from confluent_kafka import Producer
 
-from log_partitioner.adapters.kafka_topics import KafkaTopics
+from log_partitioner.adapters.kafka.topics import KafkaTopics
 from log_partitioner.config.settings import KafkaSettings
 from log_partitioner.formats.model import TopicPartition
 from tests.integration.harness import Deployment

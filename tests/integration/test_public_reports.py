@@ -9,8 +9,8 @@ from contextlib import ExitStack
 import pytest
 
 from log_partitioner.adapters.clock import SystemClock
-from log_partitioner.adapters.kafka_committer import KafkaCommitter
-from log_partitioner.adapters.kafka_options import PINNED_PRODUCER
+from log_partitioner.adapters.kafka.committer import KafkaCommitter
+from log_partitioner.adapters.kafka.options import PINNED_PRODUCER
 from log_partitioner.boundary import Message
 from log_partitioner.control.deadline import Deadline
 from log_partitioner.formats.model import TopicPartition

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from log_partitioner.adapters.kafka_committer import KafkaCommitter
+from log_partitioner.adapters.kafka.committer import KafkaCommitter
 from tests.integration.by_hand import COMMITTED, Hand, KeepsItsProducer, Stage
 from tests.integration.flow import some_records
 from tests.integration.harness import Deployment

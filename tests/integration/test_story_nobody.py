@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from log_partitioner.adapters.kafka_committer import KafkaCommitter
+from log_partitioner.adapters.kafka.committer import KafkaCommitter
 from tests.integration.by_hand import (
     COMMITTED,
     ONCE,

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from log_partitioner.adapters import kafka_committer, kafka_consumer, kafka_options
-from log_partitioner.adapters.kafka_committer import KafkaCommitter
-from log_partitioner.adapters.kafka_consumer import KafkaConsumer
+from log_partitioner.adapters.kafka import committer as kafka_committer
+from log_partitioner.adapters.kafka import consumer as kafka_consumer
+from log_partitioner.adapters.kafka import options as kafka_options
+from log_partitioner.adapters.kafka.committer import KafkaCommitter
+from log_partitioner.adapters.kafka.consumer import KafkaConsumer
 from log_partitioner.boundary import Message
 from log_partitioner.runtime import app
 from tests.mutants.mutant import Patch

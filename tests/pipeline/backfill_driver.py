@@ -5,7 +5,7 @@ Whoever started it sees the line `stopped at POINT` in its output, and then kill
 
 import sys
 
-from log_partitioner.adapters.kafka_committer import KafkaCommitter
+from log_partitioner.adapters.kafka.committer import KafkaCommitter
 from log_partitioner_pipeline.backfill.publish import Publication
 from log_partitioner_pipeline.cli import main
 from log_partitioner_pipeline.jobs.backfill import Backfill

@@ -17,7 +17,7 @@ import confluent_kafka
 import pytest
 from py4j.protocol import Py4JJavaError
 
-from log_partitioner.adapters.kafka_topics import KafkaTopics
+from log_partitioner.adapters.kafka.topics import KafkaTopics
 from log_partitioner.errors import CouldNotTellError
 from log_partitioner.formats.dead_letter import parse_headers
 from log_partitioner.formats.model import TopicPartition

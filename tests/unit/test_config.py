@@ -14,7 +14,7 @@ import pytest
 
 import log_partitioner_pipeline.cli
 from log_partitioner import cli, version
-from log_partitioner.adapters.kafka_options import (
+from log_partitioner.adapters.kafka.options import (
     PINNED_CONSUMER,
     PINNED_PRODUCER,
     consumer_options,
@@ -31,9 +31,8 @@ from log_partitioner.config.flush_settings import (
     FlushSettings,
 )
 from log_partitioner.config.kafka_properties import SECRET, why_not
-from log_partitioner.config.removed import REMOVED
 from log_partitioner.config.s3_settings import CONNECT_TIMEOUT_S
-from log_partitioner.config.settings import Settings
+from log_partitioner.config.settings import REMOVED, Settings
 from log_partitioner.config.sources import SourcedSettings, read_settings
 from log_partitioner.errors import SettingsError
 from log_partitioner.version import product_version

@@ -11,9 +11,8 @@ from log_partitioner.errors import HistoryUnknownError, SettingsError, StartPosi
 from log_partitioner.formats.dead_letter import parse_headers
 from log_partitioner.formats.model import CommittedOffset, TopicPartition
 from log_partitioner.formats.offset_metadata import decode, encode
-from log_partitioner.offsets import adopting, command, skipping
-from log_partitioner.offsets.adopting import AdoptionPlan
-from log_partitioner.offsets.setting import Change, Target, plan
+from log_partitioner.offsets import command
+from log_partitioner.offsets.plans import AdoptionPlan, Change, Target, plan_adoption, plan_changes, plan_skip
 from log_partitioner.offsets.survey import Survey
 from tests.fakes.broker import BrokerError
 from tests.fakes.records import P0, P1
@@ -43,7 +42,7 @@ def carry_out(rig: Rig, changes: list[Change]) -> dict[TopicPartition, int | Non
 
 def to(rig: Rig, target: Target, *partitions: int) -> list[Change]:
     """Plan `set --to`."""
-    return plan(survey(rig), target, partitions)
+    return plan_changes(survey(rig), target, partitions)
 
 
 def costs(changes: list[Change]) -> list[tuple[int, int]]:
@@ -129,7 +128,7 @@ def test_offset_says_what_it_publishes_twice_or_skips() -> None:
             to(rig, offset, 0)
     for partitions in [(), (0, 1)]:
         with pytest.raises(SettingsError, match="exactly one --partition"):
-            plan(survey(rig), 5, partitions)
+            plan_changes(survey(rig), 5, partitions)
 
 
 def test_start_position_that_nothing_was_flushed_behind_tells_what_is_skipped() -> None:
@@ -259,10 +258,10 @@ def test_flush_records_that_cannot_be_read_are_refused_unless_that_is_accepted()
         one = survey(rig, accept_unknown=accepted)
         one._flush_records.error = HistoryUnknownError("no permission")  # type: ignore[attr-defined]
         if accepted:
-            assert [change.after is not None for change in plan(one, "beginning", ())] == [True, True]
+            assert [change.after is not None for change in plan_changes(one, "beginning", ())] == [True, True]
             continue
         with pytest.raises(HistoryUnknownError):
-            plan(one, "beginning", ())
+            plan_changes(one, "beginning", ())
 
 
 def test_offsets_of_a_group_with_live_members_are_refused_by_the_broker() -> None:
@@ -319,7 +318,7 @@ def stopped(rig: Rig, worker: FakeWorker) -> Rig:
 
 def skipped(rig: Rig, first: int, end: int) -> None:
     """Commit what `skip` plans in one transaction, without a member."""
-    skip, broker = skipping.plan(survey(rig), 0, first, end, group_id=GROUP), rig.broker
+    skip, broker = plan_skip(survey(rig), 0, first, end, group_id=GROUP), rig.broker
     epoch = broker.init("skip")
     broker.begin("skip", epoch)
     for message in skip.messages(SENDER._replace(boot=f"b{first}"), message_bytes_max=900_000):
@@ -390,7 +389,7 @@ def adoption(rig: Rig, heir: Rig | None = None, accepted: tuple[str, ...] = ()) 
     """Plan what `adopt` commits for a group that has committed what `heir` has, nothing by default."""
     stopped = survey(rig)
     stopped._flush_records.group = OurGroup(GROUP, alone_on=["source"], accepted=accepted)  # type: ignore[attr-defined]
-    return adopting.plan(stopped, survey(heir or Rig()), from_group=GROUP, group_id="heir", topic="source")
+    return plan_adoption(stopped, survey(heir or Rig()), from_group=GROUP, group_id="heir", topic="source")
 
 
 def test_adoption_commits_what_the_stopped_group_has_committed() -> None:

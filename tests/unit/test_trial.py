@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from log_partitioner import cli, trial
-from log_partitioner.adapters.kafka_topics import Ends
+from log_partitioner.adapters.kafka.topics import Ends
 from log_partitioner.config.settings import IdSettings, InputSettings, TimeSettings
 from log_partitioner.formats.model import SourceRecord, TopicPartition
 from log_partitioner.trial import Trial, newest

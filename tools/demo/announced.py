@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from log_partitioner.adapters.kafka_topics import KafkaTopics
+from log_partitioner.adapters.kafka.topics import KafkaTopics
 from log_partitioner.config.settings import KafkaSettings
 from log_partitioner.errors import CouldNotTellError
 from log_partitioner.formats.dead_letter import DeadLetterHeaders, parse_headers

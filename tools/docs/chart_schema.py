@@ -11,7 +11,7 @@ from tools.docs.settings_schema import Group, Setting, groups
 _UNPRIVILEGED_PORT_MIN = 1024
 # Set by the chart from the pod's name.
 _OF_THE_CHART = {("worker",)}
-# Texts that `log_partitioner.config.units` reads.
+# Texts that `log_partitioner.config.section` reads.
 _QUANTITIES = {
     "seconds": r"^[0-9]+(\.[0-9]+)?(ms|s|m|min|h|d)$",
     "bytes": r"^[0-9]+(\.[0-9]+)?([KMGT]i?B|kB|[KMGT]i|B)$",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql import functions as F
 
-from log_partitioner.adapters.kafka_topics import KafkaTopics
+from log_partitioner.adapters.kafka.topics import KafkaTopics
 from log_partitioner.formats.findings import Kind
 from log_partitioner.formats.model import TopicPartition
 from log_partitioner_pipeline import topics

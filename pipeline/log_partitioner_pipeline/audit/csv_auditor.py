@@ -10,7 +10,7 @@ import time
 import uuid
 from typing import TYPE_CHECKING, NamedTuple
 
-from log_partitioner.adapters.kafka_topics import KafkaTopics
+from log_partitioner.adapters.kafka.topics import KafkaTopics
 from log_partitioner_pipeline import topics
 from log_partitioner_pipeline.audit import by_id, collect, csv_archive, csv_collect, scope, sides
 from log_partitioner_pipeline.audit.csv_source import identify

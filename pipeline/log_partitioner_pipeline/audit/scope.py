@@ -13,7 +13,7 @@ from log_partitioner_pipeline.audit.result import Coverage
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from log_partitioner.adapters.kafka_topics import Ends, KafkaTopics
+    from log_partitioner.adapters.kafka.topics import Ends, KafkaTopics
     from log_partitioner.config.settings import KafkaSettings
     from log_partitioner.formats.model import OffsetRanges, TopicPartition
     from log_partitioner_pipeline.audit.result import Window

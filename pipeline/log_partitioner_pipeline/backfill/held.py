@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from log_partitioner.adapters.kafka_topics import KafkaTopics
+from log_partitioner.adapters.kafka.topics import KafkaTopics
 from log_partitioner.avro.schema import META
 from log_partitioner.formats.dead_letter import HEADER_REASON, Reason, parse_headers
 from log_partitioner.formats.model import TopicPartition

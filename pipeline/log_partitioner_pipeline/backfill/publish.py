@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 import structlog
 
-from log_partitioner.adapters.kafka_topics import KafkaTopics
+from log_partitioner.adapters.kafka.topics import KafkaTopics
 from log_partitioner.batch.messages import backfill_message
 from log_partitioner.formats.dead_letter import parse_headers
 from log_partitioner.formats.flush_record import (

@@ -8,7 +8,7 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 
-from log_partitioner.config.units import seconds_of
+from log_partitioner.config.section import seconds_of
 from log_partitioner_pipeline.audit.result import Window, Witness
 from log_partitioner_pipeline.errors import PipelineError
 from log_partitioner_pipeline.report.options import add_page_arguments

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import structlog
 from pyspark.sql import functions as F
 
-from log_partitioner.adapters.kafka_topics import KafkaTopics
+from log_partitioner.adapters.kafka.topics import KafkaTopics
 from log_partitioner.formats.flush_record import Lineage
 from log_partitioner_pipeline.backfill.held import (
     by_record,

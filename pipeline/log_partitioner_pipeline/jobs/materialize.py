@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-    from log_partitioner.adapters.kafka_topics import Ends
+    from log_partitioner.adapters.kafka.topics import Ends
     from log_partitioner.config.s3_settings import S3Settings
     from log_partitioner.formats.reference import Reference
     from log_partitioner_pipeline.config import JobSettings, MaterializeSettings

@@ -29,16 +29,17 @@ from botocore.exceptions import (
     ParamValidationError,
 )
 
-from log_partitioner.adapters.s3_client import Leash, make_client
-from log_partitioner.adapters.s3_words import (
+from log_partitioner.adapters.s3_client import (
     FORBIDDEN,
     NO_CREDENTIALS,
     NOT_FOUND,
     TAKEN,
+    Leash,
     code_of,
     is_key,
     is_moved,
     is_not_known,
+    make_client,
     sentence,
     status_of,
     what_of,

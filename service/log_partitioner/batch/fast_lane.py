@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from log_partitioner import native
 from log_partitioner.avro.entry_types import SHAPES_BYTES_MAX
 from log_partitioner.avro.schema_types import ArrayType, MapType, RecordType, Scalar, Type
+from log_partitioner.config.section import parse_path
 from log_partitioner.config.settings import Settings
-from log_partitioner.config.units import parse_path
 from log_partitioner.formats.model import PartitionKey
 from log_partitioner.partitioning.event_time import EARLIEST_US, LATEST_US
 from log_partitioner.partitioning.locate import is_plain

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Iterator
 from urllib.parse import SplitResult, urlsplit
 
 from log_partitioner.config.kafka_properties import SECRET, is_allowed, why_not
+from log_partitioner.config.section import parse_path
 from log_partitioner.config.settings import Settings
 from log_partitioner.config.sources import read_settings
-from log_partitioner.config.units import parse_path
 from log_partitioner.errors import SettingsError
 
 ALERT_WINDOW_S = 600  # of LogPartitionerNoCommit in deploy/alerts

@@ -1,24 +1,148 @@
-"""The types of which the sections of settings are made."""
+"""The types of which sections of settings are made, and how a text of a source becomes a value of each.
+
+Times and sizes have units, lists have commas, objects are JSON. Each function takes a value from a source: a text of
+the environment, or a value of TOML or of an argument. A value that is no text goes on to pydantic unchanged. A refusal
+names the expected form and never repeats the value, which may be a secret.
+"""
 
 from __future__ import annotations
 
-from datetime import datetime
+import json
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Annotated, Literal
 from zoneinfo import ZoneInfo
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, WithJsonSchema
 from pydantic.config import JsonDict
 
-from log_partitioner.config.units import (
-    bytes_of,
-    list_of,
-    moment_of,
-    object_of,
-    property_of,
-    seconds_of,
-    start_of,
-    zone_of,
-)
+_SECONDS: Mapping[str, float] = {"": 1, "ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400}
+_BYTES: Mapping[str, int] = {
+    "": 1,
+    "b": 1,
+    **{f"{letter}b": 1000**power for power, letter in enumerate("kmgt", start=1)},
+    **{f"{letter}i{b}": 1024**power for power, letter in enumerate("kmgt", start=1) for b in ("", "b")},
+}
+_QUANTITY = re.compile(r"\s*([-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?)\s*([a-z]*)\s*", re.IGNORECASE)
+TIME = "must be a time such as 500ms, 30s, 5m, 1h or 1d, or a number of seconds"
+SIZE = "must be a size such as 64KiB, 256MiB or 2GiB, or a whole number of bytes"
+LIST = 'must be a list: a,b or, as JSON, ["a", "b"]'
+MOMENT = "must be an ISO-8601 time, such as 2000-01-01T00:00:00Z"
+START = "must be beginning, fail, or a time with its zone such as 2026-11-27T09:00:00Z, from which on records are read"
+_DOT = re.compile(r"(?<!\\)\.")
+OBJECT = 'must be a JSON object such as {"name": "value"}'
+
+
+def seconds_of(given: object) -> object:
+    """Return the seconds of a time with its unit."""
+    return _quantity(given, _SECONDS, TIME) if isinstance(given, str) else given
+
+
+def bytes_of(given: object) -> object:
+    """Return the bytes of a size with its unit."""
+    return _quantity(given, _BYTES, SIZE) if isinstance(given, str) else given
+
+
+def _quantity(text: str, units: Mapping[str, float], expected: str) -> float:
+    match = _QUANTITY.fullmatch(text)
+    if match is None or match[2].lower() not in units:
+        raise ValueError(expected)
+    return float(match[1]) * units[match[2].lower()]
+
+
+def start_of(given: object) -> object:
+    """Return the start of a new group: `beginning`, `fail`, or a time in milliseconds since the epoch."""
+    if given in ("beginning", "fail") or (type(given) is int and given >= 0):
+        return given
+    moment = _moment(given, START)
+    if moment.tzinfo is None:
+        raise ValueError(START)
+    return max(0, round(moment.timestamp() * 1000))
+
+
+def moment_of(given: object) -> object:
+    """Return a time; one without a zone is UTC's."""
+    moment = _moment(given, MOMENT)
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
+
+
+def _moment(given: object, expected: str) -> datetime:
+    try:
+        return datetime.fromisoformat(str(given))
+    except ValueError:
+        raise ValueError(expected) from None
+
+
+def zone_of(given: object) -> ZoneInfo:
+    """Return the time zone of a name."""
+    try:
+        return ZoneInfo(str(given))
+    except (KeyError, ValueError, OSError) as error:
+        raise ValueError(
+            f"{str(given)!r} is not a time zone of this machine or of the package tzdata, such as UTC or Europe/Berlin"
+        ) from error
+
+
+def parse_path(path: str) -> tuple[Literal["entry", "envelope", "key", "header"], tuple[str, ...]]:
+    """Return the begin of a path to a value, and the keys from there; `partitioning.locate` shows the forms.
+
+    Raises:
+        ValueError: a key is empty.
+    """
+    begin, colon, rest = path.partition(":")
+    if begin == "key" and not colon:
+        return "key", ()
+    if begin == "header" and colon:
+        if not rest:
+            raise ValueError("header: needs the name of a header")
+        return "header", (rest,)
+    if colon and begin in ("key", "envelope"):
+        return ("key" if begin == "key" else "envelope"), _keys(rest)
+    return "entry", _keys(path)
+
+
+def _keys(path: str) -> tuple[str, ...]:
+    r"""Split a dotted path into its keys; `\.` is a dot inside a key."""
+    keys = tuple(key.replace("\\.", ".") for key in _DOT.split(path))
+    if not all(keys):
+        raise ValueError(f"{path!r} has an empty key; write `\\.` for a dot inside a key")
+    return keys
+
+
+def list_of(given: object) -> object:
+    """Return the names in a text: a JSON list, or names with commas between them."""
+    if not isinstance(given, str):
+        return given
+    text = given.strip()
+    if text.startswith('"'):  # the quotes of a shell or of an env file that arrived with the value
+        text = f"[{text}]"
+    if not text.startswith("["):
+        return [name.strip() for name in text.split(",") if name.strip()]
+    return _json(text, list, LIST)
+
+
+def object_of(given: object) -> object:
+    """Return the object that a text is."""
+    return _json(given, dict, OBJECT) if isinstance(given, str) else given
+
+
+def property_of(given: object) -> object:
+    """Return the value of a property as the text that its library reads; numbers and booleans become texts."""
+    if isinstance(given, bool):
+        return str(given).lower()
+    return str(given) if isinstance(given, int | float) else given
+
+
+def _json(text: str, kind: type, expected: str) -> object:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        raise ValueError(expected) from None
+    if not isinstance(value, kind):
+        raise ValueError(expected)  # noqa: TRY004 - pydantic takes a ValueError for a refusal
+    return value
+
 
 PositiveInt = Annotated[int, Field(gt=0)]
 # What stands in the JSON schema, for the pages and the chart: a text with a unit is taken, too.

@@ -17,8 +17,7 @@ from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
-from log_partitioner.config.section import Section
-from log_partitioner.config.units import object_of
+from log_partitioner.config.section import Section, object_of
 
 SettingPath = tuple[str, ...]
 _NOT_SETTINGS = ("CONFIG_FILE", "SECRETS_DIR")

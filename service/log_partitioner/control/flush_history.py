@@ -1,6 +1,6 @@
 """The flushes topic on a group's TopicPartitions: the offset up to which each was flushed, and who else flushes them.
 
-Owns both answers; `adapters.kafka_flush_records` yields the records, newest first. One part of a flush record is enough
+Owns both answers; `adapters.kafka.flush_records` yields the records, newest first. One part of a flush record is enough
 for the TopicPartitions that it names, since readers see all parts of a transaction or none. An adoption by the group
 sets the next offset, as a flush record does.
 """

@@ -22,12 +22,11 @@ from log_partitioner.control.flush_history import OurGroup
 from log_partitioner.errors import SettingsError, SourceError
 from log_partitioner.formats.log_events import OffsetsSkipped, tell
 from log_partitioner.formats.model import CommittedOffset, TopicPartition
-from log_partitioner.offsets import adopting, setting, skipping
-from log_partitioner.offsets.setting import Change, Target
+from log_partitioner.offsets.plans import Change, Target, plan_adoption, plan_changes, plan_skip
 from log_partitioner.offsets.survey import ANSWER_S, Survey
 
 if TYPE_CHECKING:
-    from log_partitioner.adapters.kafka_consumer import KafkaConsumer
+    from log_partitioner.adapters.kafka.consumer import KafkaConsumer
     from log_partitioner.boundary import Message
 
 NAME = "offsets"  # of this program, where a worker's would stand
@@ -119,11 +118,11 @@ def _show(settings: Settings, topics: Sequence[str]) -> int:
 
 
 def _set(options: argparse.Namespace, settings: Settings) -> int:
-    from log_partitioner.adapters.kafka_offsets import commit_offsets  # noqa: PLC0415
+    from log_partitioner.adapters.kafka.admin import commit_offsets  # noqa: PLC0415
 
     with _Asking(settings, options.topic) as asking:
         survey = asking.survey()
-        changes = setting.plan(survey, options.to, options.partition)
+        changes = plan_changes(survey, options.to, options.partition)
     sys.stdout.write("".join(f"{_line(survey, one)}\n" for one in changes))
     wanted = {one.tp: one.after for one in changes if one.after is not None}
     if wanted and not options.dry_run:
@@ -168,13 +167,13 @@ def _is_confirmed(cost: str, *, is_yes: bool) -> bool:
 
 
 def _skip(options: argparse.Namespace, settings: Settings, boot: str) -> int:
-    from log_partitioner.adapters.kafka_offsets import require_nobody  # noqa: PLC0415
+    from log_partitioner.adapters.kafka.admin import require_nobody  # noqa: PLC0415
 
     kafka, tp, first = settings.kafka, TopicPartition(options.topic, options.partition), options.first
     with _Asking(settings, tp.topic) as asking:
         require_nobody(asking.options, [kafka.group_id], timeout_s=ANSWER_S)
         end = asking.readable_from(tp, first) if options.end is None else options.end
-        skip = skipping.plan(asking.survey(), tp.partition, first, end, group_id=kafka.group_id)
+        skip = plan_skip(asking.survey(), tp.partition, first, end, group_id=kafka.group_id)
         sys.stdout.write(f"{tp}: the offsets {first} to {end - 1} become one dead letter, the group goes on at {end}\n")
         cost = f"up to {end - first} records would be skipped, and in no object"
         if options.dry_run:
@@ -193,7 +192,7 @@ def _skip(options: argparse.Namespace, settings: Settings, boot: str) -> int:
 
 
 def _adopt(options: argparse.Namespace, settings: Settings) -> int:
-    from log_partitioner.adapters.kafka_offsets import require_nobody  # noqa: PLC0415
+    from log_partitioner.adapters.kafka.admin import require_nobody  # noqa: PLC0415
 
     kafka, topic = settings.kafka, options.topic
     groups = (options.from_group, kafka.group_id)
@@ -202,7 +201,7 @@ def _adopt(options: argparse.Namespace, settings: Settings) -> int:
     old = settings.model_copy(update={"kafka": kafka.model_copy(update={"group_id": options.from_group})})
     with _Asking(settings, topic) as heir, _Asking(old, topic, accepted=kafka.accept_groups) as stopped:
         require_nobody(heir.options, groups, timeout_s=ANSWER_S)
-        plan = adopting.plan(
+        plan = plan_adoption(
             stopped.survey(), heir.survey(), from_group=options.from_group, group_id=kafka.group_id, topic=topic
         )
         for tp, one in plan.offsets.items():
@@ -227,9 +226,9 @@ class _Asking:
     def __init__(self, settings: Settings, topic: str, *, accepted: Sequence[str] | None = None) -> None:
         """Make the clients; they look for groups beside this one if `accepted` names those to ignore."""
         from log_partitioner.adapters.clock import SystemClock  # noqa: PLC0415
-        from log_partitioner.adapters.kafka_consumer import KafkaConsumer  # noqa: PLC0415
-        from log_partitioner.adapters.kafka_flush_records import KafkaFlushRecords  # noqa: PLC0415
-        from log_partitioner.adapters.kafka_options import consumer_options  # noqa: PLC0415
+        from log_partitioner.adapters.kafka.consumer import KafkaConsumer  # noqa: PLC0415
+        from log_partitioner.adapters.kafka.flush_records import KafkaFlushRecords  # noqa: PLC0415
+        from log_partitioner.adapters.kafka.options import consumer_options  # noqa: PLC0415
 
         self._settings, self._topic, kafka = settings, topic, settings.kafka
         self._clock = SystemClock()
@@ -261,7 +260,7 @@ class _Asking:
         Raises:
             SourceError: `first` can be read, or nobody can tell.
         """
-        from log_partitioner.adapters.kafka_search import Search  # noqa: PLC0415
+        from log_partitioner.adapters.kafka.topics import Search  # noqa: PLC0415
 
         log_end = self._consumer.offsets_at([tp], END_OFFSET, deadline=self._deadline())[tp]
         end = Search(self.options, tp, self._deadline()).readable_from(first, log_end)
@@ -282,8 +281,8 @@ class _Asking:
         Raises:
             SourceError: nothing is committed, or nobody knows whether.
         """
-        from log_partitioner.adapters.kafka_committer import KafkaCommitter  # noqa: PLC0415
-        from log_partitioner.adapters.kafka_options import producer_options  # noqa: PLC0415
+        from log_partitioner.adapters.kafka.committer import KafkaCommitter  # noqa: PLC0415
+        from log_partitioner.adapters.kafka.options import producer_options  # noqa: PLC0415
 
         options = producer_options(
             self._settings, worker=NAME, transactional_id=self._settings.offsets_transactional_id

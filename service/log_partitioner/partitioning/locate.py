@@ -17,7 +17,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from log_partitioner.config.units import parse_path
+from log_partitioner.config.section import parse_path
 from log_partitioner.formats.model import RootLink, SourceRecord
 
 Whole = Callable[[], SourceRecord]

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple, TypeGuard
 
 import msgspec
 
+from log_partitioner.config.section import parse_path
 from log_partitioner.config.settings import Settings
-from log_partitioner.config.units import parse_path
 from log_partitioner.formats.dead_letter import Reason
 from log_partitioner.formats.model import PartitionKey, SourceRecord
 from log_partitioner.partitioning.event_time import LATEST_US, is_absurd, parse_event_time

@@ -16,17 +16,16 @@ import structlog
 from log_partitioner.adapters import logs
 from log_partitioner.adapters.clock import SystemClock
 from log_partitioner.adapters.health import Health, HealthServer
-from log_partitioner.adapters.journal import DiskJournal
-from log_partitioner.adapters.kafka_committer import KafkaCommitter
-from log_partitioner.adapters.kafka_consumer import KafkaConsumer
-from log_partitioner.adapters.kafka_flush_records import KafkaFlushRecords
-from log_partitioner.adapters.kafka_log import Brokers
-from log_partitioner.adapters.kafka_options import consumer_options, producer_options
-from log_partitioner.adapters.kafka_topics import KafkaTopics
+from log_partitioner.adapters.kafka.committer import KafkaCommitter
+from log_partitioner.adapters.kafka.consumer import KafkaConsumer
+from log_partitioner.adapters.kafka.flush_records import KafkaFlushRecords
+from log_partitioner.adapters.kafka.log import Brokers
+from log_partitioner.adapters.kafka.options import consumer_options, producer_options
+from log_partitioner.adapters.kafka.topics import KafkaTopics
 from log_partitioner.adapters.metrics import PrometheusMetrics
 from log_partitioner.adapters.object_store import S3Store
 from log_partitioner.adapters.preflight import Ask, Preflight, ask_once
-from log_partitioner.adapters.spool import DiskSpool
+from log_partitioner.adapters.spool import DiskJournal, DiskSpool
 from log_partitioner.batch.fast_lane import why_no_lane
 from log_partitioner.batch.messages import Sender
 from log_partitioner.config.settings import Settings

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from log_partitioner.adapters.kafka_values import parse_group_metadata
+from log_partitioner.adapters.kafka.values import parse_group_metadata
 
 
 def written(generation: int, group: str, member: str, instance: str | None = None) -> bytes:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from log_partitioner.adapters.journal import DiskJournal
+from log_partitioner.adapters.spool import DiskJournal
 from log_partitioner.errors import SpoolError
 
 

@@ -14,7 +14,7 @@ import confluent_kafka
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from log_partitioner.adapters.kafka_committer import KafkaCommitter
+from log_partitioner.adapters.kafka.committer import KafkaCommitter
 from log_partitioner.boundary import Membership, Message
 from log_partitioner.control.deadline import Deadline
 from log_partitioner.errors import (

@@ -9,8 +9,8 @@ import pytest
 from confluent_kafka import KafkaError, Message
 from structlog.testing import capture_logs
 
-from log_partitioner.adapters import kafka_consumer
-from log_partitioner.adapters.kafka_consumer import KafkaConsumer
+from log_partitioner.adapters.kafka import consumer as kafka_consumer
+from log_partitioner.adapters.kafka.consumer import KafkaConsumer
 from log_partitioner.boundary import END_OFFSET, FIRST_OFFSET, FetchFailure
 from log_partitioner.control.deadline import Deadline
 from log_partitioner.errors import LeavingError, SourceError, StartPositionError

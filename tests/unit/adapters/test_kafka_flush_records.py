@@ -11,8 +11,8 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from structlog.testing import capture_logs
 
-from log_partitioner.adapters import kafka_topics
-from log_partitioner.adapters.kafka_flush_records import KafkaFlushRecords
+from log_partitioner.adapters.kafka import topics as kafka_topics
+from log_partitioner.adapters.kafka.flush_records import KafkaFlushRecords
 from log_partitioner.boundary import FIRST_OFFSET
 from log_partitioner.control.deadline import Deadline
 from log_partitioner.control.flush_history import OurGroup

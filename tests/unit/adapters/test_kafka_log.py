@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import KafkaError
 from structlog.testing import capture_logs
 
-from log_partitioner.adapters.kafka_log import TROUBLE_S, Brokers, client_logger
+from log_partitioner.adapters.kafka.log import TROUBLE_S, Brokers, client_logger
 from log_partitioner.pace import AGAIN_MAX_S, Pace
 from tests.fakes.clock import FakeClock
 

@@ -11,8 +11,8 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AclOperation, ConfigResource
 
-from log_partitioner.adapters import kafka_needs
-from log_partitioner.adapters.kafka_needs import KafkaNeeds
+from log_partitioner.adapters.kafka import admin as kafka_admin
+from log_partitioner.adapters.kafka.admin import KafkaNeeds
 from log_partitioner.adapters.preflight import Need
 from log_partitioner.config.settings import KafkaSettings
 
@@ -73,7 +73,7 @@ class Brokers:
 def brokers(monkeypatch: pytest.MonkeyPatch) -> Brokers:
     """Give brokers that every question goes to."""
     made = Brokers()
-    monkeypatch.setattr(kafka_needs, "make_admin", lambda _options: made)
+    monkeypatch.setattr(kafka_admin, "make_admin", lambda _options: made)
     return made
 
 

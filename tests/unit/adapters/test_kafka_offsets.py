@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, TopicPartition
 
-from log_partitioner.adapters import kafka_errors, kafka_log
-from log_partitioner.adapters.kafka_offsets import commit_offsets
+from log_partitioner.adapters.kafka import errors as kafka_errors
+from log_partitioner.adapters.kafka import log as kafka_log
+from log_partitioner.adapters.kafka.admin import commit_offsets
 from log_partitioner.errors import SourceError
 from log_partitioner.formats.model import CommittedOffset
 from tests.fakes.records import P0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import SecretStr
 
-from log_partitioner.adapters.kafka_options import (
+from log_partitioner.adapters.kafka.options import (
     consumer_options,
     producer_options,
 )

@@ -7,7 +7,7 @@ from typing import Any, get_args
 import confluent_kafka
 import pytest
 
-from log_partitioner.adapters.kafka_options import consumer_options, producer_options
+from log_partitioner.adapters.kafka.options import consumer_options, producer_options
 from log_partitioner.config.kafka_properties import ALLOWED, SECRET, Role, is_allowed, why_not
 from log_partitioner.config.settings import KafkaSettings, S3Settings, Settings
 from tests.unit.adapters.library_properties import REDACTED, effect, effective

@@ -12,8 +12,8 @@ import pytest
 from confluent_kafka import KafkaError, TopicCollection, Uuid
 from structlog.testing import capture_logs
 
-from log_partitioner.adapters import kafka_log
-from log_partitioner.adapters.kafka_consumer import KafkaConsumer
+from log_partitioner.adapters.kafka import log as kafka_log
+from log_partitioner.adapters.kafka.consumer import KafkaConsumer
 from log_partitioner.control.deadline import Deadline
 from tests.fakes.clock import FakeClock
 from tests.unit.adapters.scripted_kafka import fresh_consumer_class, kafka_error

@@ -9,8 +9,8 @@ import confluent_kafka
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from log_partitioner.adapters import kafka_topics
-from log_partitioner.adapters.kafka_topics import Ends, KafkaTopics, UnansweredError
+from log_partitioner.adapters.kafka import topics as kafka_topics
+from log_partitioner.adapters.kafka.topics import Ends, KafkaTopics, UnansweredError
 from log_partitioner.boundary import END_OFFSET, FIRST_OFFSET
 from log_partitioner.config.settings import KafkaSettings
 from log_partitioner.errors import CouldNotTellError

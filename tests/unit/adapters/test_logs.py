@@ -14,7 +14,7 @@ import structlog
 
 from log_partitioner import privacy
 from log_partitioner.adapters import logs
-from log_partitioner.adapters.kafka_log import client_logger
+from log_partitioner.adapters.kafka.log import client_logger
 from log_partitioner.errors import StopError
 
 

@@ -29,7 +29,7 @@ CALLS = [
     for node in ast.walk(ast.parse(path.read_text()))
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute | ast.Name)
 ]
-OF_ERRORS = {"code", "message", "fatal", "retriable"}  # `kafka_log.describe`
+OF_ERRORS = {"code", "message", "fatal", "retriable"}  # `adapters.kafka.log.describe`
 SAMPLES: dict[Any, Any] = {
     int: 7,
     float: 0.25,

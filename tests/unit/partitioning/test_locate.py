@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from log_partitioner.config.units import parse_path
+from log_partitioner.config.section import parse_path
 from log_partitioner.formats.model import SourceRecord, TopicPartition
 from log_partitioner.partitioning.locate import compile_path
 

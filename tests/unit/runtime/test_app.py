@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 from pydantic import SecretStr
 
-from log_partitioner.adapters.kafka_log import Brokers
+from log_partitioner.adapters.kafka.log import Brokers
 from log_partitioner.adapters.preflight import Need
 from log_partitioner.boundary import Membership
 from log_partitioner.config.settings import (

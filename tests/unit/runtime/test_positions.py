@@ -212,7 +212,7 @@ def test_finding_3_worker_that_is_stopped_in_its_question_commits_nothing_over_o
 
 def test_finding_7_read_committed_is_what_makes_committed_offsets_stable() -> None:
     """The source consumer's isolation level decides whether offsets are stable: any other value is refused."""
-    from log_partitioner.adapters.kafka_options import PINNED_CONSUMER  # noqa: PLC0415
+    from log_partitioner.adapters.kafka.options import PINNED_CONSUMER  # noqa: PLC0415
     from log_partitioner.config.kafka_properties import is_allowed  # noqa: PLC0415
 
     assert PINNED_CONSUMER["isolation.level"] == "read_committed"

@@ -10,7 +10,7 @@
         context.py   by what it is judged
     whose.py         which group, and which others are its history
     put_away.py uncommitted.py   offsets that nobody can read, or has committed
-    store.py         S3, read (Kafka: adapters/kafka_topics.py)
+    store.py         S3, read (Kafka: adapters/kafka/topics.py)
     report.py run.py             what came out; the command
 
 It shares the formats with the worker and no rule: what the worker computes the oracle computes again.

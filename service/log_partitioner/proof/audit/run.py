@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from log_partitioner.adapters.kafka_topics import KafkaTopics
+from log_partitioner.adapters.kafka.topics import KafkaTopics
 from log_partitioner.adapters.s3_client import make_client
 from log_partitioner.errors import CouldNotTellError, StoreRefusedError
 from log_partitioner.proof.accounting import ExitCode

@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 import structlog
 
-from log_partitioner.adapters.kafka_errors import is_no_topic, without_topic
-from log_partitioner.adapters.kafka_topics import KafkaTopics, UnansweredError
+from log_partitioner.adapters.kafka.errors import is_no_topic, without_topic
+from log_partitioner.adapters.kafka.topics import KafkaTopics, UnansweredError
 from log_partitioner.control.deadline import Deadline
 from log_partitioner.control.flush_history import Flushed, FlushHistory, Foreign, OurGroup, at_ms
 from log_partitioner.errors import HistoryUnknownError, TopicMissingError

@@ -1,29 +1,42 @@
-"""The needs of a worker in Kafka, asked of the brokers: topics, their retention, and each right that can be asked for.
+"""The questions that an admin client puts to brokers: a worker's needs, ids of topics, and groups without members.
 
 A broker without an authorizer permits everything; one that does not say what it permits is taken to do so.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
-from confluent_kafka import KafkaError, KafkaException, TopicCollection
+import structlog
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its stubs do not export them
     AclOperation,
     AdminClient,
     ConfigResource,
 )
 
-from log_partitioner.adapters.kafka_errors import is_no_topic, without_topic
-from log_partitioner.adapters.kafka_log import make_admin
+from log_partitioner.adapters.kafka.errors import answer_of, is_no_topic, require_answered, without_topic
+from log_partitioner.adapters.kafka.log import make_admin
+from log_partitioner.adapters.kafka.values import position
 from log_partitioner.adapters.preflight import Need
 from log_partitioner.config.settings import KafkaSettings
+from log_partitioner.control.deadline import Deadline
+from log_partitioner.errors import SourceError
+from log_partitioner.formats.model import CommittedOffset, TopicPartition
+from log_partitioner.patience import Patience
 
-_ANSWER_S = 5.0
+_NEED_ANSWER_S = 5.0
 _MINUTE_MS = 60_000
 _FORBIDDEN = {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED}
 _READ, _WRITE = AclOperation.READ, AclOperation.WRITE
+_ANSWER_S = 10.0
+_UNTOLD_S = 60.0
+_GONE = "UNKNOWN_TOPIC_OR_PART"
+_AS_KAFKA_WRITES = str.maketrans("+/", "-_")  # its tools write ids in the alphabet for URLs, librdkafka does not
+_LIVE = {KafkaError.UNKNOWN_MEMBER_ID, KafkaError.NON_EMPTY_GROUP, KafkaError.GROUP_SUBSCRIBED_TO_TOPIC}
 
 
 class _Topic(NamedTuple):
@@ -58,7 +71,7 @@ class KafkaNeeds:
     def _ask_topics(self, admin: AdminClient) -> Iterator[Need]:
         topics = [*self._sources, *self._outputs]
         names = TopicCollection([topic.name for topic in topics])
-        answers = admin.describe_topics(names, include_authorized_operations=True, request_timeout=_ANSWER_S)
+        answers = admin.describe_topics(names, include_authorized_operations=True, request_timeout=_NEED_ANSWER_S)
         for topic in topics:
             rights = " and ".join(right.name.capitalize() for right in topic.rights)
             subject = f"topic {topic.name} ({topic.setting}): it is there, {rights} permitted"
@@ -81,7 +94,7 @@ class KafkaNeeds:
         """Ask for the permitted operations on the group, be it there yet or not; other errors are no answer."""
         group, problem = self._kafka.group_id, None
         described = admin.describe_consumer_groups(
-            [group], include_authorized_operations=True, request_timeout=_ANSWER_S
+            [group], include_authorized_operations=True, request_timeout=_NEED_ANSWER_S
         )
         lacking: list[AclOperation] = []
         try:
@@ -107,7 +120,7 @@ class KafkaNeeds:
 
     def _ask_keeping(self, admin: AdminClient) -> Iterator[Need]:
         asked = [ConfigResource(ConfigResource.Type.TOPIC, topic.name) for topic in self._outputs]
-        answers = admin.describe_configs(asked, request_timeout=_ANSWER_S)
+        answers = admin.describe_configs(asked, request_timeout=_NEED_ANSWER_S)
         for topic, resource in zip(self._outputs, asked, strict=True):
             subject = f"topic {topic.name}: what is written there is kept"
             try:
@@ -161,9 +174,117 @@ class KafkaNeeds:
 def _offsets_kept_ms(admin: AdminClient) -> int | None:
     """Ask for how long committed offsets are kept; None if that may not be asked."""
     try:
-        node = admin.describe_cluster(request_timeout=_ANSWER_S).result().nodes[0]
+        node = admin.describe_cluster(request_timeout=_NEED_ANSWER_S).result().nodes[0]
         broker = ConfigResource(ConfigResource.Type.BROKER, str(node.id))
-        found = admin.describe_configs([broker], request_timeout=_ANSWER_S)[broker].result()
+        found = admin.describe_configs([broker], request_timeout=_NEED_ANSWER_S)[broker].result()
         return int(found["offsets.retention.minutes"].value) * _MINUTE_MS
     except (KafkaException, KeyError, IndexError, TypeError, ValueError):
         return None
+
+
+class TopicIds:
+    """Asks for ids of topics; used by the loop thread only."""
+
+    def __init__(self, options: Mapping[str, Any], patience: Patience) -> None:
+        self._options = options
+        self._patience = patience
+        self._untold: dict[str, float] = {}
+        self._log = structlog.get_logger("consumer")
+
+    def ask(self, topics: Iterable[str], *, deadline: Deadline) -> dict[str, str]:
+        """Return the ids told within 10 s; missing ones are logged once, and asked for again after a minute or later.
+
+        A topic that is not there is asked for each time: it may be on its way to be made anew.
+
+        Raises:
+            LeavingError: asked to leave meanwhile.
+        """
+        now_s = deadline.now_s()
+        asked = [topic for topic in topics if self._untold.get(topic, now_s) <= now_s]
+        timeout_s = deadline.at_most(_ANSWER_S).timeout_s()
+        found, untold = self._patience.ask(lambda: ask_topic_ids(self._options, asked, timeout_s=timeout_s))
+        for topic, cause in untold.items():
+            if topic not in self._untold:
+                self._log.warning("topic_id_unknown", topic=topic, cause=cause)
+            self._untold[topic] = now_s + (0.0 if cause == _GONE else _UNTOLD_S)
+        return found
+
+
+def ask_topic_ids(
+    options: Mapping[str, Any], topics: Iterable[str], *, timeout_s: float
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the ids of topics as Kafka's tools print them, and the reasons for missing ones. Never raises.
+
+    By a client of its own that ends here; not inside a callback of another one (see `KafkaConsumer.partitions_of`).
+    """
+    asked = sorted(set(topics))
+    found: dict[str, str] = {}
+    untold: dict[str, str] = {}
+    if not asked:
+        return found, untold
+    client = make_admin(options)
+    for topic, answer in client.describe_topics(TopicCollection(asked), request_timeout=timeout_s).items():
+        try:
+            topic_id = answer.result().topic_id
+        except KafkaException as error:
+            untold[topic] = error.args[0].name()
+            continue
+        if topic_id.get_most_significant_bits() or topic_id.get_least_significant_bits():
+            found[topic] = str(topic_id).translate(_AS_KAFKA_WRITES)
+        else:
+            untold[topic] = "the broker gives none"
+    return found, untold
+
+
+def commit_offsets(
+    options: Mapping[str, Any], group_id: str, offsets: Mapping[TopicPartition, CommittedOffset], *, timeout_s: float
+) -> None:
+    """Commit offsets with their metadata; blocks until the broker has taken them.
+
+    Raises:
+        SourceError: the group has live members, a permission is missing, or the broker does not answer.
+    """
+    client = make_admin(options)
+    asked = ConsumerGroupTopicPartitions(group_id, [position(tp, offset) for tp, offset in offsets.items()])
+
+    def commit() -> None:
+        (future,) = client.alter_consumer_group_offsets([asked], request_timeout=timeout_s).values()
+        require_answered(future.result().topic_partitions)
+
+    try:
+        answer_of(Deadline.after(timeout_s, time.monotonic), commit, Patience())
+    except KafkaException as error:
+        problem = error.args[0]
+        if problem.code() in _LIVE:
+            raise _alive(group_id) from error
+        text = f"offsets of group {group_id} are not committed: {problem.name()}: {problem.str()}"
+        raise SourceError(text) from error
+
+
+def require_nobody(options: Mapping[str, Any], groups: Iterable[str], *, timeout_s: float) -> None:
+    """Require that no group has a member: a transaction without a member is taken by one that has (KAFKA_FACTS F3).
+
+    Raises:
+        SourceError: one has members, a permission is missing, or the broker does not answer.
+    """
+    client = make_admin(options)
+    until = Deadline.after(timeout_s, time.monotonic)
+    for group_id in groups:
+        try:
+            members = answer_of(until, partial(_members, client, group_id, timeout_s), Patience())
+        except KafkaException as error:
+            problem = error.args[0]
+            if problem.code() == KafkaError.GROUP_ID_NOT_FOUND:
+                continue
+            raise SourceError(f"group {group_id}: {problem.name()}: {problem.str()}") from error
+        if members:
+            raise _alive(group_id)
+
+
+def _members(client: AdminClient, group_id: str, timeout_s: float) -> list[Any]:
+    (future,) = client.describe_consumer_groups([group_id], request_timeout=timeout_s).values()
+    return list(future.result().members)
+
+
+def _alive(group_id: str) -> SourceError:
+    return SourceError(f"group {group_id} has live members: stop its workers first; nothing is changed")

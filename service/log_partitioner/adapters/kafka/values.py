@@ -1,19 +1,71 @@
-"""Messages of the client library -> the records of one poll: columns at once, a whole record if one is asked for."""
+"""Our values and those of the client library: TopicPartitions, committed offsets, group metadata, records of a poll.
+
+Messages become columns at once, and a whole record if one is asked for.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import struct
+from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import Any
 
 import confluent_kafka
 from confluent_kafka import Message
 
-from log_partitioner.boundary import Poll
-from log_partitioner.formats.model import HEADERS_UNREADABLE, SourceRecord, TopicPartition, readable
+from log_partitioner.boundary import Membership, Poll
+from log_partitioner.formats.model import HEADERS_UNREADABLE, CommittedOffset, SourceRecord, TopicPartition, readable
 
+_METADATA_MAGIC = b"CGMDv2:"
+_GENERATION = struct.Struct("<i")
+_NO_EPOCH = -1
 _NO_TIMESTAMP = confluent_kafka.TIMESTAMP_NOT_AVAILABLE
 _UNREADABLE = False  # in place of headers
+
+
+def position(tp: TopicPartition, start: CommittedOffset) -> confluent_kafka.TopicPartition:
+    """Return the library's form of an offset to commit, to assign or to seek; metadata gets a NUL (KAFKA_FACTS O9)."""
+    epoch = _NO_EPOCH if start.leader_epoch is None else start.leader_epoch
+    return confluent_kafka.TopicPartition(*tp, start.offset, start.metadata, epoch)
+
+
+def committed_offset(answer: confluent_kafka.TopicPartition) -> CommittedOffset | None:
+    """Return the broker's committed offset of a TopicPartition; None if nothing is committed."""
+    if answer.offset < 0:
+        return None
+    return CommittedOffset(answer.offset, answer.leader_epoch, answer.metadata or "")
+
+
+def topic_partition(answer: confluent_kafka.TopicPartition) -> TopicPartition:
+    """Return our form of a TopicPartition."""
+    return TopicPartition(answer.topic, answer.partition)
+
+
+def topic_partitions(answers: Iterable[confluent_kafka.TopicPartition]) -> frozenset[TopicPartition]:
+    """Return our form of TopicPartitions."""
+    return frozenset(map(topic_partition, answers))
+
+
+def parse_group_metadata(raw: bytes | None) -> Membership:
+    """Read generation and member id: `CGMDv2:`, int32 little-endian, then group id and member id, each ended by NUL.
+
+    Layout as written by librdkafka 2.x (rd_kafka_consumer_group_metadata_write); anything else proves nothing.
+    """
+    nothing = Membership(-1, "", raw)
+    start = len(_METADATA_MAGIC)
+    if raw is None or not raw.startswith(_METADATA_MAGIC) or len(raw) < start + _GENERATION.size:
+        return nothing
+    (generation,) = _GENERATION.unpack_from(raw, start)
+    _, group_ends, rest = raw[start + _GENERATION.size :].partition(b"\0")
+    member_id, member_ends, _ = rest.partition(b"\0")
+    if not group_ends or not member_ends:
+        return nothing
+    try:
+        return Membership(generation, member_id.decode(), raw)
+    except UnicodeDecodeError:
+        return nothing
+
+
 # Methods of the library are called from C, by `map`, at a quarter of what `methodcaller` takes. `headers` once only:
 # for a name that is not UTF-8 it raises SystemError, and the second time it returns a list with a hole in it, which
 # ends the process (KAFKA_FACTS L3).

@@ -15,9 +15,9 @@ import confluent_kafka
 import structlog
 from confluent_kafka import KafkaError, KafkaException
 
-from log_partitioner.adapters.kafka_errors import is_fatal, is_no_topic, without_end, without_topic
-from log_partitioner.adapters.kafka_log import Brokers, describe, make_client
-from log_partitioner.adapters.kafka_values import position
+from log_partitioner.adapters.kafka.errors import is_fatal, is_no_topic, without_end, without_topic
+from log_partitioner.adapters.kafka.log import Brokers, describe, make_client
+from log_partitioner.adapters.kafka.values import position
 from log_partitioner.boundary import Clock, Membership, Message
 from log_partitioner.control.deadline import Deadline
 from log_partitioner.errors import (

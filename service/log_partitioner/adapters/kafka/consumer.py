@@ -16,13 +16,14 @@ import confluent_kafka
 import structlog
 from confluent_kafka import KafkaError, KafkaException
 
-from log_partitioner.adapters import kafka_errors
-from log_partitioner.adapters.kafka_log import Brokers, make_client
-from log_partitioner.adapters.kafka_poll import TopicPartitions, poll_of
-from log_partitioner.adapters.kafka_topic_ids import TopicIds
-from log_partitioner.adapters.kafka_values import (
+from log_partitioner.adapters.kafka import errors as kafka_errors
+from log_partitioner.adapters.kafka.admin import TopicIds
+from log_partitioner.adapters.kafka.log import Brokers, make_client
+from log_partitioner.adapters.kafka.values import (
+    TopicPartitions,
     committed_offset,
     parse_group_metadata,
+    poll_of,
     position,
     topic_partition,
     topic_partitions,

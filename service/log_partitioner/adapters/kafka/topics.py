@@ -1,6 +1,9 @@
 """Kafka's topics, asked and read by offset, by a client that joins no group.
 
 Audits, jobs and `try` read topics by it, a worker reads its flush records, and `offsets skip` looks at single offsets.
+It also finds where a TopicPartition can be read again behind record batches that the client library cannot read: a
+fetch from any offset of a batch gives the whole batch, and the library's error names the batch's first offset
+(KAFKA_FACTS L2), so two offsets can be told to belong to one broken batch, and its end is found by halving.
 """
 
 from __future__ import annotations
@@ -13,14 +16,14 @@ from typing import Any, NamedTuple, Self, TypeVar
 import confluent_kafka
 from confluent_kafka import KafkaError, KafkaException
 
-from log_partitioner.adapters.kafka_errors import answer_of, is_no_topic, require_answered
-from log_partitioner.adapters.kafka_log import make_client
-from log_partitioner.adapters.kafka_options import PINNED_CONSUMER
-from log_partitioner.adapters.kafka_values import topic_partition
+from log_partitioner.adapters.kafka.errors import answer_of, is_no_topic, require_answered
+from log_partitioner.adapters.kafka.log import make_client
+from log_partitioner.adapters.kafka.options import PINNED_CONSUMER
+from log_partitioner.adapters.kafka.values import topic_partition
 from log_partitioner.boundary import END_OFFSET, FIRST_OFFSET
 from log_partitioner.config.settings import KafkaSettings
 from log_partitioner.control.deadline import Deadline
-from log_partitioner.errors import CouldNotTellError
+from log_partitioner.errors import CouldNotTellError, SourceError
 from log_partitioner.formats.model import HEADERS_UNREADABLE, SourceRecord, TopicPartition, readable
 from log_partitioner.patience import Patience, close_or_leave
 
@@ -32,6 +35,8 @@ SETTLE_S = 80.0  # a transaction that is open for longer is hardly one that will
 _LOOK_AGAIN_S = 0.1
 _POLL_S = 0.2
 _MESSAGES_AT_ONCE = 5000
+_LOOK_S = 5.0  # of an unknown magic byte the library says nothing but at the batch's first offset
+_READABLE = -1
 
 
 class Ends(NamedTuple):
@@ -235,7 +240,7 @@ def _place(message: confluent_kafka.Message) -> TopicPartition | None:
 
 
 def _record(message: confluent_kafka.Message, tp: TopicPartition, offset: int) -> SourceRecord:
-    """Return the record of a message, by other code than a worker's (`kafka_poll`), because audits check that code.
+    """Return the record of a message, by other code than a worker's (`values.poll_of`), because audits check that code.
 
     The headers are asked for from C, or the binding's exception for a name that is not UTF-8 would come out of a later
     call; and once (KAFKA_FACTS L3).
@@ -249,3 +254,45 @@ def _record(message: confluent_kafka.Message, tp: TopicPartition, offset: int) -
         headers, unreadable = (), HEADERS_UNREADABLE
     timestamp_ms = None if kind == confluent_kafka.TIMESTAMP_NOT_AVAILABLE else timestamp
     return SourceRecord(tp, offset, timestamp_ms, key, value, headers, unreadable=unreadable)
+
+
+class Search:
+    """Looks into one TopicPartition until a deadline."""
+
+    def __init__(self, options: Mapping[str, Any], tp: TopicPartition, deadline: Deadline) -> None:
+        self._options = {**options, "fetch.error.backoff.ms": 0, "queued.min.messages": 1}
+        self._tp = tp
+        self._deadline = deadline
+
+    def readable_from(self, offset: int, end: int) -> int:
+        """Return the first offset from this one on that can be read, or the end of the log.
+
+        Raises:
+            SourceError: the broker does not answer, or the library is lost in the batch.
+        """
+        while offset < end and (batch := self._batch_of(offset)) != _READABLE:
+            outside = end
+            while outside - offset > 1:
+                middle = (offset + outside) // 2
+                if self._batch_of(middle) == batch:
+                    offset = middle
+                else:
+                    outside = middle
+            offset = outside
+        return offset
+
+    def _batch_of(self, offset: int) -> int:
+        """Return the first offset of the broken batch that this one is in, or _READABLE.
+
+        Each look has a client of its own, because a used one may still hold records fetched from elsewhere.
+        """
+        until = self._deadline.at_most(_LOOK_S)
+        try:
+            with KafkaTopics(self._options, wait=lambda: until, log_as="search") as topics:
+                list(topics.read({self._tp: (offset, offset + 1)}))
+        except UnansweredError as error:
+            if error.offset is None or not 0 <= error.offset <= offset:
+                text = f"{self._tp}: nobody can tell where it can be read again behind {offset}: name it by --to"
+                raise SourceError(text) from error
+            return error.offset
+        return _READABLE
