@@ -19,6 +19,7 @@ _SURROGATE = re.compile(r"[\ud800-\udfff]")
 _BRACKET = re.compile(r'"(?:[^"\\]+|\\.)*"?|[\[\]{}]', re.DOTALL)
 
 Parse = Callable[[str], object]
+"""Parses JSON; raises json.JSONDecodeError (for NaN and Infinity, too), RecursionError beyond what settings allow."""
 
 
 class Exact(NamedTuple):
@@ -36,21 +37,6 @@ class Exact(NamedTuple):
 def exact(literal: str) -> Exact:
     """Hold a number by its digits."""
     return Exact(literal, _normal(literal))
-
-
-def parse_rounding(text: str) -> object:
-    """Parse JSON; a number that a double does not hold is rounded to the nearest.
-
-    Raises:
-        json.JSONDecodeError: not JSON (NaN and Infinity are not).
-        RecursionError: nested beyond what any setting allows.
-    """
-    return _ROUNDING.decode(text)
-
-
-def parse_keeping(text: str) -> object:
-    """Parse JSON; a number that a double does not hold is kept as `Exact`. Raises as `parse_rounding`."""
-    return _KEEPING.decode(text)
 
 
 def may_hold_surrogates(text: str) -> bool:
@@ -127,5 +113,7 @@ def _refuse(literal: str) -> object:
     raise json.JSONDecodeError("not a JSON number", literal, 0)
 
 
-_ROUNDING = json.JSONDecoder(parse_float=_rounded, parse_int=_integer, parse_constant=_refuse)
-_KEEPING = json.JSONDecoder(parse_float=_kept, parse_int=_integer, parse_constant=_refuse)
+parse_rounding: Parse = json.JSONDecoder(parse_float=_rounded, parse_int=_integer, parse_constant=_refuse).decode
+"""A number that a double does not hold is rounded to the nearest."""
+parse_keeping: Parse = json.JSONDecoder(parse_float=_kept, parse_int=_integer, parse_constant=_refuse).decode
+"""A number that a double does not hold is kept as `Exact`."""

@@ -19,7 +19,6 @@ from log_partitioner.proof.oracle.times import date_and_hour
 
 if TYPE_CHECKING:
     from log_partitioner.config.settings import Settings
-    from log_partitioner.proof.oracle.json_text import Parse
 
 NO_TIMESTAMP = -1
 TYPES_MAX = 1024
@@ -57,6 +56,8 @@ class Judge:
 
     def __init__(self, settings: Settings) -> None:
         self._decoder = Decoder(settings.input)
+        self.parse = self._decoder.parse
+        """Parses JSON text, also that of JSON-marked columns."""
         self._user = UserRule(settings.user)
         self._time = TimeRule(settings.time)
         self._id_paths = tuple(map(parse_path, settings.id.paths))
@@ -64,11 +65,6 @@ class Judge:
         self._limits = settings.record_schema
         self._chain_header = settings.input.chain_header
         self._is_over = lru_cache(TYPES_MAX)(partial(is_over, limits=settings.record_schema))
-
-    @property
-    def parse(self) -> Parse:
-        """Parse JSON text, also that of JSON-marked columns."""
-        return self._decoder.parse
 
     def judge(self, record: SourceRecord) -> JudgedRecord:
         """Return where each entry of a record must be; a record that could not be read is dead as a whole."""
