@@ -5,6 +5,7 @@ Names and bounds are few and small on purpose: fields have to meet, and limits h
 
 from __future__ import annotations
 
+import sys
 from typing import Any, cast
 
 import msgspec
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from log_partitioner.avro.infer import INT64_MAX, INT64_MIN, LONG53_MAX
 from log_partitioner.avro.schema_types import ArrayType, MapType, RecordType, Scalar, SchemaBounds, Type
 from log_partitioner.batch.pack_plan import SealRules
+from log_partitioner.batch.pack_schema import IncompatibleError, Merging
 from log_partitioner.batch.reference_lines import Spans
 from log_partitioner.batch.rows import Rows
 from log_partitioner.batch.seal import SealedObject, seal
@@ -168,3 +170,15 @@ def sealed_objects(
     assert [step.rows for step in steps] == sorted(step.rows for step in steps), "rows are counted as they are written"
     assert not steps or steps[-1].rows == len(rows)
     return [step.finished for step in steps if step.finished is not None]
+
+
+def merge_entries(left: RecordType, right: RecordType, *, reserved: tuple[str, ...], keys_max: int) -> RecordType:
+    """Merge the types of two PartitionKeys' entries; `left` itself if it holds `right` already.
+
+    Raises:
+        IncompatibleError: they may not share a pack.
+    """
+    merging = Merging(left, reserved=reserved, keys_max=keys_max)
+    if not merging.add(right, fields_max=sys.maxsize, bytes_max=sys.maxsize):
+        raise IncompatibleError
+    return merging.entry_type

@@ -23,7 +23,6 @@ from log_partitioner.avro.binary import encode_long
 from log_partitioner.avro.infer import infer_entry
 from log_partitioner.avro.schema import META, row_schema
 from log_partitioner.avro.schema_types import RecordType, SchemaBounds
-from log_partitioner.batch.pack_schema import merge_entries
 from log_partitioner.batch.reference_lines import LineWriter, Numbered
 from log_partitioner.batch.row_writer import Blocks
 from log_partitioner.formats import offset_metadata
@@ -53,6 +52,7 @@ from log_partitioner.formats.reference import (
     encode_message,
 )
 from tests.property.avro_reading import entry_fields, to_datum
+from tests.strategies import merge_entries
 
 ROOT = Path(__file__).parents[2]
 GOLDEN = ROOT / "tests" / "golden" / "format-1"

@@ -18,7 +18,7 @@ from log_partitioner.avro.infer import infer_entry
 from log_partitioner.avro.names import avro_names
 from log_partitioner.avro.schema import RowSchema, row_schema
 from log_partitioner.avro.schema_types import ArrayType, MapType, RecordType, Scalar, SchemaBounds, Type, join_records
-from log_partitioner.batch.pack_schema import MergedFields, merge_entries
+from log_partitioner.batch.pack_schema import MergedFields
 from log_partitioner.formats.model import PartitionKey, RootLink
 from log_partitioner.formats.reference import (
     Checksum,
@@ -31,6 +31,7 @@ from log_partitioner.formats.reference import (
     decode_references,
     encode_message,
 )
+from tests.strategies import merge_entries
 
 BUCKET, TOPIC = "data", "logs"
 KEY = PartitionKey("ann", "2026-03-04", 5)

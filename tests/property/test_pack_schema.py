@@ -14,10 +14,10 @@ from log_partitioner.avro.infer import TooDeepError
 from log_partitioner.avro.row_encoder import SchemaMismatch, walk_entry
 from log_partitioner.avro.schema import META, row_schema, schema_of
 from log_partitioner.avro.schema_types import ArrayType, MapType, RecordType, Scalar, Type, join_records
-from log_partitioner.batch.pack_schema import IncompatibleError, MergedFields, Merging, merge_entries
+from log_partitioner.batch.pack_schema import IncompatibleError, MergedFields, Merging
 from log_partitioner.formats.projection import project
 from tests.property.avro_reading import canonical, entry_fields, to_entry
-from tests.strategies import LIMITS, entries_near, entry_types, names, times_as_many
+from tests.strategies import LIMITS, entries_near, entry_types, merge_entries, names, times_as_many
 
 KEYS_MAX = LIMITS.object_keys_max
 T = Scalar

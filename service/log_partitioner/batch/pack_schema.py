@@ -10,7 +10,7 @@ types share a pack until its schema is full, and each PartitionKey uses one of t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import partial
 from itertools import count
 from operator import itemgetter
@@ -29,17 +29,6 @@ class IncompatibleError(ValueError):
     """The two may not share a pack."""
 
 
-def merge_entries(left: RecordType, right: RecordType, *, reserved: tuple[str, ...], keys_max: int) -> RecordType:
-    """Merge the types of two PartitionKeys' entries; `left` itself if it holds `right` already.
-
-    `reserved` are the Avro names that no top-level field gets; nested objects have at most `keys_max` keys.
-
-    Raises:
-        IncompatibleError: a type or an Avro name would change, or an object would become a map.
-    """
-    return _merge_records(left, right, reserved=reserved, keys_max=None, nested_max=keys_max)
-
-
 def _merge(left: Type, right: Type, keys_max: int) -> Type:
     if left is right or right is Scalar.NULL:
         return left
@@ -47,7 +36,7 @@ def _merge(left: Type, right: Type, keys_max: int) -> Type:
         return right
     if isinstance(left, RecordType):
         if isinstance(right, RecordType):
-            return _merge_records(left, right, reserved=(), keys_max=keys_max, nested_max=keys_max)
+            return _merge_records(left, right, keys_max)
         if isinstance(right, MapType) and not left.by_name:
             return right
     elif isinstance(left, ArrayType):
@@ -65,31 +54,30 @@ def _merge(left: Type, right: Type, keys_max: int) -> Type:
     raise IncompatibleError(left, right)  # without words: their texts may be long, and nobody reads them
 
 
-def _merge_records(
-    left: RecordType, right: RecordType, *, reserved: tuple[str, ...], keys_max: int | None, nested_max: int
-) -> RecordType:
-    if left is right or left == right:
+def _merge_records(left: RecordType, right: RecordType, keys_max: int) -> RecordType:
+    if left == right:
         return left
     mine = left.by_name
     changed = {name: theirs for name, theirs in right.by_name.items() if name not in mine}
     keys = len(mine) + len(changed)
-    if keys_max is not None and keys > keys_max:
+    if keys > keys_max:
         raise IncompatibleError(f"more than {keys_max} keys")
     for name, theirs in right.by_name.items():
         if name not in changed:
-            new = _merge(mine[name], theirs, nested_max)
+            new = _merge(mine[name], theirs, keys_max)
             if new is not mine[name]:
                 changed[name] = new
     merged = RecordType({**mine, **changed}) if changed else left
     if len(mine) < keys or len(right.by_name) < keys:
-        _require_names((left, right), merged, reserved)
+        _require_names((left, right), merged.by_name)
     return merged
 
 
-def _require_names(owns: tuple[RecordType, ...], merged: RecordType, reserved: tuple[str, ...]) -> None:
-    if len({*reserved, *map(_plain_name, merged.by_name)}) == len(reserved) + len(merged.by_name):
+def _require_names(owns: tuple[RecordType, ...], merged: Collection[str], reserved: tuple[str, ...] = ()) -> None:
+    """Refuse names of one record together if one of its own gets another Avro name beside the others."""
+    if len({*reserved, *map(_plain_name, merged)}) == len(reserved) + len(merged):
         return  # each is its original's alone, in any company
-    names = avro_names(merged.by_name, reserved=reserved)
+    names = avro_names(merged, reserved=reserved)
     for own in owns:
         for original, name in avro_names(own.by_name, reserved=reserved).items():
             if names[original] != name:
@@ -102,9 +90,10 @@ def _plain_name(original: str) -> str:
 
 
 class Merging:
-    """The growing result of `merge_entries` over many types: adding one costs its own fields, unless names collide.
+    """The growing type of a pack's entries: adding a type costs its own fields, unless names collide.
 
-    If `types_max` is above one, a name may have as many fields beside each other, and Avro names are the pack's own.
+    `reserved` are the Avro names that no top-level field gets; nested objects have at most `keys_max` keys. If
+    `types_max` is above one, a name may have as many fields beside each other, and Avro names are the pack's own.
     `compared` counts the fields that were compared.
     """
 
@@ -147,7 +136,8 @@ class Merging:
                 return False
             if self._types_max == 1 and not self._are_free(new):
                 self.compared += NAMING_COST * (self._fields + own.fields)
-                merge_entries(self.entry_type, own, reserved=self._reserved, keys_max=self._keys_max)
+                if new or len(own.by_name) < len(self._by_name):
+                    _require_names((self.entry_type, own), [*self._by_name, *new], self._reserved)
         except IncompatibleError:
             return False
         if changed:

@@ -7,7 +7,6 @@ import msgspec
 
 from log_partitioner.avro.schema import META
 from log_partitioner.avro.schema_types import RecordType, Scalar
-from log_partitioner.batch.pack_schema import merge_entries
 from log_partitioner.batch.reference_lines import LineGroup, LineWriter, Numbered
 from log_partitioner.batch.row_writer import Blocks
 from log_partitioner.formats.model import TopicPartition
@@ -20,6 +19,7 @@ from log_partitioner.formats.reference import (
     decode_references,
     encode_message,
 )
+from tests.strategies import merge_entries
 
 T = Scalar
 A, B = TopicPartition("app", 0), TopicPartition("other", 7)

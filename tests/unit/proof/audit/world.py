@@ -24,7 +24,7 @@ import msgspec
 from log_partitioner.avro.schema import META as META_NAME
 from log_partitioner.avro.schema import schema_of, type_of
 from log_partitioner.avro.schema_types import RecordType
-from log_partitioner.batch.pack_schema import MergedFields, merge_entries
+from log_partitioner.batch.pack_schema import MergedFields
 from log_partitioner.config.s3_settings import S3Settings
 from log_partitioner.config.settings import KafkaSettings, SchemaSettings, Settings
 from log_partitioner.formats.dead_letter import DeadLetter, Reason, headers_of
@@ -51,6 +51,7 @@ from log_partitioner.formats.reference import (
 from log_partitioner.proof.audit.audit import Audit, Options
 from log_partitioner.proof.audit.context import Address, FetchedObject
 from log_partitioner.proof.audit.whose import Groups, of_group
+from tests.strategies import merge_entries
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
