@@ -1,15 +1,19 @@
-"""Values that runtime and adapters hand to each other, and the callbacks of a rebalance.
+"""The worker's needs of the outside world, as Protocols, and the values that cross it; adapters and fakes fulfil them.
 
-They lie in core so that neither has to import the other.
+The loop thread alone calls everything here, except `BatchSpool.load`, which upload threads call, too.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple, Protocol, overload
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
 
-from log_partitioner.formats.model import SourceRecord, TopicPartition
+from log_partitioner.control.deadline import Deadline
+from log_partitioner.control.flush_history import Flushed
+from log_partitioner.formats.model import CommittedOffset, SourceRecord, TopicPartition
+from log_partitioner.formats.offset_metadata import SourceTopics
 
 FIRST_OFFSET, END_OFFSET = -2, -1
 """Stand for a time, as in Kafka's protocol: the first offset of a log, and its end."""
@@ -20,11 +24,9 @@ class Clock(Protocol):
 
     def now_s(self) -> float:
         """Monotonic seconds."""
-        ...
 
     def wall_ms(self) -> int:
         """Milliseconds since the epoch."""
-        ...
 
 
 class Membership(NamedTuple):
@@ -47,66 +49,32 @@ class Membership(NamedTuple):
         return self.generation > 0 and self.member_id != ""
 
 
-class Poll(Sequence[SourceRecord]):
+@dataclass(frozen=True, slots=True, eq=False)
+class Poll:
     """The records of one poll, in order: as columns, and each whole if it is asked for.
 
     `tp_of` are places in `tps`, which may have more TopicPartitions than the records. `timestamps_ms` has -1 if a
     record has none. `with_headers` are the header names of records that have some, by place; None if part of a record
-    is unreadable. `keys` gives the records' keys.
+    is unreadable. `keys` gives the records' keys, `whole` the record of a place.
     """
 
-    def __init__(
-        self,
-        tps: list[TopicPartition],
-        tp_of: list[int],
-        offsets: list[int],
-        timestamps_ms: list[int],
-        values: list[bytes | None],
-        with_headers: Mapping[int, frozenset[str] | None],
-        keys: Callable[[], list[bytes | None]],
-        whole: Callable[[int], SourceRecord],
-    ) -> None:
-        self.tps = tps
-        self.tp_of = tp_of
-        self.offsets = offsets
-        self.timestamps_ms = timestamps_ms
-        self.values = values
-        self.with_headers = with_headers
-        self.keys = keys
-        self._whole = whole
-
-    @classmethod
-    def of(cls, records: Sequence[SourceRecord]) -> Poll:
-        """Return records that are whole already."""
-        tps = list(dict.fromkeys(record.tp for record in records))
-        return cls(
-            tps,
-            [tps.index(record.tp) for record in records],
-            [record.offset for record in records],
-            [-1 if record.timestamp_ms is None else record.timestamp_ms for record in records],
-            [record.value for record in records],
-            {
-                place: None if record.unreadable is not None else frozenset(name for name, _ in record.headers)
-                for place, record in enumerate(records)
-                if record.headers or record.unreadable is not None
-            },
-            lambda: [record.key for record in records],
-            records.__getitem__,
-        )
+    tps: list[TopicPartition]
+    tp_of: list[int]
+    offsets: list[int]
+    timestamps_ms: list[int]
+    values: list[bytes | None]
+    with_headers: Mapping[int, frozenset[str] | None]
+    keys: Callable[[], list[bytes | None]]
+    whole: Callable[[int], SourceRecord]
 
     def __len__(self) -> int:
         return len(self.offsets)
 
-    @overload
-    def __getitem__(self, place: int) -> SourceRecord: ...
-    @overload
-    def __getitem__(self, place: slice) -> Sequence[SourceRecord]: ...
-    def __getitem__(self, place: int | slice) -> SourceRecord | Sequence[SourceRecord]:
-        if isinstance(place, slice):
-            return [self._whole(one) for one in range(*place.indices(len(self)))]
-        if not 0 <= place < len(self):
-            raise IndexError(place)
-        return self._whole(place)
+    def __iter__(self) -> Iterator[SourceRecord]:
+        return map(self.whole, range(len(self)))
+
+    def __getitem__(self, place: int) -> SourceRecord:
+        return self.whole(place)
 
 
 class FetchFailure(NamedTuple):
@@ -145,6 +113,13 @@ class FlushFindings(NamedTuple):
     problem: str | None
 
 
+FlushJudge = Callable[[SentFlush, Callable[[], Deadline]], FlushFindings]
+"""Compares a committed flush with the source and the store, by other code than the worker's.
+
+It blocks until a deadline, for which it asks again and again, and raises StoreRefusedError if the store refuses us.
+"""
+
+
 class SealedFile(NamedTuple):
     """A finished object in the spool."""
 
@@ -168,15 +143,12 @@ class ObjectFile(Protocol):
     @property
     def size(self) -> int:
         """Bytes written so far."""
-        ...
 
     def write(self, data: bytes) -> None:
         """Append; raises SpoolError if the disk refuses."""
-        ...
 
     def finish(self) -> SealedFile:
         """Close it; raises SpoolError if the disk refuses."""
-        ...
 
 
 class BatchSpool(Protocol):
@@ -187,23 +159,18 @@ class BatchSpool(Protocol):
 
     def append(self, data: bytes) -> Piece:
         """Append a piece."""
-        ...
 
     def read(self, piece: Piece) -> bytes:
         """Read a piece back."""
-        ...
 
     def create(self, number: int) -> ObjectFile:
         """Begin the object of this number."""
-        ...
 
     def load(self, sealed: SealedFile) -> bytes:
         """Read a finished object; any thread."""
-        ...
 
     def delete(self) -> None:
         """Delete all files of the batch. Never raises: the next batch tries again to delete the ones that remain."""
-        ...
 
 
 class StoredObject(NamedTuple):
@@ -219,12 +186,213 @@ class RebalanceListener(Protocol):
 
     def on_assigned(self, tps: frozenset[TopicPartition]) -> None:
         """Take over TopicPartitions; no record of them comes before each is sought."""
-        ...
 
     def on_revoked(self, tps: frozenset[TopicPartition]) -> None:
         """Release TopicPartitions; blocks the rebalance until everything of theirs is committed or discarded."""
-        ...
 
     def on_lost(self, tps: frozenset[TopicPartition]) -> None:
         """Forget TopicPartitions that another member owns already."""
-        ...
+
+
+class Consumer(Protocol):
+    """A member of the consumer group. A question to the broker ends by its deadline, or 0.1 s later if that is near.
+
+    Raises:
+        StopError: the broker has refused, or not answered in time.
+    """
+
+    def subscribe(self, listener: RebalanceListener) -> None:
+        """Join the group."""
+
+    def consume(self, *, records_max: int, timeout_s: float) -> Poll:
+        """Take records; runs rebalance callbacks. Each returned record has moved the position.
+
+        Raises:
+            StopError: consuming cannot continue: the topic, the group or a permission.
+        """
+
+    def failures(self) -> Mapping[TopicPartition, FetchFailure]:
+        """Return unreadable offsets of TopicPartitions since they were assigned or sought last.
+
+        Nothing behind it is handed over: such a TopicPartition is paused until it is fetched again, or sought.
+        """
+
+    def fetch_again(self, tp: TopicPartition, start: CommittedOffset) -> None:
+        """Fetch a failed TopicPartition from this offset on."""
+
+    def committed(
+        self, tps: Iterable[TopicPartition], *, deadline: Deadline
+    ) -> dict[TopicPartition, CommittedOffset | None]:
+        """Ask for the stable committed offsets; None if there is none."""
+
+    def offsets_at(self, tps: Iterable[TopicPartition], at_ms: int, *, deadline: Deadline) -> dict[TopicPartition, int]:
+        """Ask for the offset of the first record of this time or later, by Kafka's timestamps; the end if none is.
+
+        `at_ms`: milliseconds since the epoch, or `FIRST_OFFSET`, or `END_OFFSET`.
+        """
+
+    def seek(self, tp: TopicPartition, start: CommittedOffset, *, deadline: Deadline) -> None:
+        """Go to an offset; never returns records taken before. A failed TopicPartition is fetched again.
+
+        The first seek after an assignment begins the fetching. `consume` raises StopError if the log does not have the
+        offset of this leader epoch.
+        """
+
+    def partitions_of(self, topic: str, *, deadline: Deadline) -> list[TopicPartition]:
+        """Ask for all TopicPartitions of a topic."""
+
+    def topic_ids(self, topics: Iterable[str], *, deadline: Deadline) -> dict[str, str]:
+        """Ask for Kafka's ids of topics, outside callbacks; unknown ones are left out. Never raises."""
+
+    def pause(self) -> None:
+        """Stop fetching, also TopicPartitions assigned meanwhile. `consume` is still called: it runs the callbacks."""
+
+    def resume(self) -> None:
+        """Take records again."""
+
+    def membership(self) -> Membership:
+        """Return the current group metadata."""
+
+    def ends(self, next_offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Return the ends of TopicPartitions as last seen, without asking; those never seen are left out.
+
+        If only transaction markers and aborted records are left, that is the next offset.
+        """
+
+    def blocked_by_transaction(self, next_offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Return TopicPartitions that stand still although more is there, each with the offset of the open transaction.
+
+        As last seen, without asking; a producer may be about to end it.
+        """
+
+    def close(self) -> None:
+        """Leave the group; runs the callbacks."""
+
+
+class FlushRecords(Protocol):
+    """The flush records of this group, and of others, in the flushes topic."""
+
+    def read(
+        self,
+        tps: Iterable[TopicPartition],
+        topics: SourceTopics,
+        *,
+        newest_of: Iterable[TopicPartition] = (),
+        deadline: Deadline,
+    ) -> Flushed:
+        """Return the next offset of each that a flush record of this group names; outside callbacks.
+
+        Flush records of a topic with another id than in `topics` do not count, nor those from before a person set the
+        offset. `newest_of` are looked up among the newest flush records only.
+
+        Raises:
+            HistoryUnknownError: it cannot be read, or not by the deadline.
+            LeavingError: the worker is asked to leave.
+        """
+
+
+class Committer(Protocol):
+    """Makes messages and offsets visible together, or neither."""
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether a producer is ready that no transaction was begun on."""
+
+    def prepare(self, *, deadline: Deadline | None = None) -> None:
+        """Make the next flush's producer ready; ends the transaction that an earlier one left open.
+
+        Raises:
+            CommitAbortedError: it did not become ready by the deadline; nothing was asked for.
+            StopError: it was refused, or without a deadline did not become ready in the committer's own budget.
+        """
+
+    def commit(
+        self,
+        messages: Iterable[Message],
+        offsets: Mapping[TopicPartition, CommittedOffset],
+        membership: Membership,
+        *,
+        deadline: Deadline,
+    ) -> None:
+        """Run one transaction; a transaction is open only inside this call (W7).
+
+        Raises:
+            MembershipError: the membership proves nothing; nothing was sent.
+            CommitAbortedError, FencedError: nothing of it is visible.
+            CommitUnknownError: the committed offsets tell, after `prepare`.
+        """
+
+    def close(self) -> None:
+        """Let the producer go."""
+
+
+class Spool(Protocol):
+    """The local disk of one worker; disposable."""
+
+    @property
+    def bytes_on_disk(self) -> int:
+        """Bytes of all its files, including those that could not be deleted."""
+
+    def open(self, batch_id: str) -> BatchSpool:
+        """Make the directory of a batch.
+
+        Raises:
+            SpoolError: the disk refused, or the spool is full of files that cannot be deleted.
+        """
+
+
+class Upload(NamedTuple):
+    """One object to make: `key_of(attempt)` names it, its body of `size` bytes is read when its turn comes."""
+
+    key_of: Callable[[int], str]
+    body: Callable[[], bytes]
+    size: int
+    sha256: bytes
+    crc32: int
+    metadata: Mapping[str, str]
+    shared: bool = False
+    """Whether the key follows from the content, so that a taken key is as good as ours."""
+
+
+class Uploads(Protocol):
+    """Uploads many objects at once, under one deadline."""
+
+    def put_all(
+        self,
+        uploads: Iterable[Upload],
+        deadline: Deadline,
+        *,
+        abandoned: Callable[[], bool],
+        note_stored: Callable[[], None],
+    ) -> list[StoredObject]:
+        """Upload all; the first failure ends the others. `note_stored` is called for each, by any thread.
+
+        Raises:
+            UploadError, StoreRefusedError, SpoolError: that of the first upload that failed.
+        """
+
+
+class Journal(Protocol):
+    """One line that outlives the process."""
+
+    def read(self) -> bytes:
+        """Return the line of the process before; raises SpoolError."""
+
+    def write(self, line: bytes) -> None:
+        """Replace the line; raises SpoolError."""
+
+
+class Metrics(Protocol):
+    """Counters and gauges; called once per poll or flush, never per entry."""
+
+    def add(self, name: str, amount: float = 1, **labels: str) -> None:
+        """Add to a counter."""
+
+    def set(self, name: str, value: float, **labels: str) -> None:
+        """Set a gauge."""
+
+    def forget(self, name: str, **labels: str) -> None:
+        """Stop reporting one series of a gauge."""
+
+    def observe(self, name: str, value: float, **labels: str) -> None:
+        """Put a value into a histogram."""

@@ -12,7 +12,7 @@ from typing import Protocol
 import pytest
 from msgspec.structs import replace
 
-from log_partitioner.boundary import END_OFFSET, FIRST_OFFSET, Membership, Message
+from log_partitioner.boundary import END_OFFSET, FIRST_OFFSET, Committer, Consumer, FlushRecords, Membership, Message
 from log_partitioner.control.deadline import Deadline
 from log_partitioner.errors import (
     CommitAbortedError,
@@ -25,7 +25,6 @@ from log_partitioner.errors import (
 from log_partitioner.formats.flush_record import encode_flush_record
 from log_partitioner.formats.model import CommittedOffset, SourceRecord, TopicPartition
 from log_partitioner.formats.offset_metadata import SourceTopics
-from log_partitioner.runtime.ports import Committer, Consumer, FlushRecords
 from tests.golden.example import FLUSH_RECORD
 
 METADATA_BYTES_MAX = 4095  # of a committed offset: brokers take one more, the NUL behind it (KAFKA_FACTS O9)
@@ -293,12 +292,12 @@ class ConsumerContract:
         kafka.append(second, b"b")
         abort = kafka.append_open(first)
         kafka.append(first, b"c")
-        reading.until(lambda: reading.consumer.held_up({first: 1, second: 1}) == {first: 1})
+        reading.until(lambda: reading.consumer.blocked_by_transaction({first: 1, second: 1}) == {first: 1})
         assert reading.consumer.ends({first: 1})[first] > 1
         assert reading.offsets(first) == [0]
         abort()
         reading.until(lambda: reading.offsets(first) == [0, 2])
-        reading.until(lambda: reading.consumer.held_up({first: 3, second: 1}) == {})
+        reading.until(lambda: reading.consumer.blocked_by_transaction({first: 3, second: 1}) == {})
 
     def test_topic_is_described(self, kafka: Kafka, reading: Reading) -> None:
         """Its TopicPartitions, and where each begins and ends."""

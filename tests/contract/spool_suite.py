@@ -7,8 +7,8 @@ import zlib
 
 import pytest
 
+from log_partitioner.boundary import Spool
 from log_partitioner.errors import SpoolError
-from log_partitioner.runtime.ports import Spool
 
 
 class SpoolContract:

@@ -12,7 +12,7 @@ from log_partitioner.boundary import Clock, StoredObject
 from log_partitioner.control.deadline import Deadline
 from log_partitioner.errors import KeyTakenError, ReadBackError, UploadError
 from log_partitioner.proof.live import StoredObjects
-from log_partitioner.runtime.ports import ObjectStore
+from log_partitioner.runtime.uploader import ObjectStore
 
 
 class Reader(Protocol):

@@ -6,11 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
-from log_partitioner.boundary import Message
+from log_partitioner.boundary import Consumer, Message
 from log_partitioner.control.flush_history import OurGroup
 from log_partitioner.errors import CommitAbortedError, CommitUnknownError, StartPositionError
 from log_partitioner.formats.model import CommittedOffset, TopicPartition
-from log_partitioner.runtime.ports import Consumer
 from tests.contract import kafka_suite
 from tests.contract.kafka_suite import CommitterContract, ConsumerContract, FlushRecordsContract, Reading, soon
 from tests.fakes.broker import FakeBroker

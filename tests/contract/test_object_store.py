@@ -19,7 +19,7 @@ from structlog.testing import capture_logs
 from log_partitioner.adapters import object_store
 from log_partitioner.adapters.clock import SystemClock
 from log_partitioner.adapters.object_store import S3Store
-from log_partitioner.boundary import StoredObject
+from log_partitioner.boundary import StoredObject, Upload
 from log_partitioner.config.s3_settings import S3Settings
 from log_partitioner.control.deadline import Deadline
 from log_partitioner.errors import KeyTakenError, ReadBackError, StoreRefusedError, UploadError
@@ -173,21 +173,26 @@ def test_request_that_trickles_ends_with_its_deadline(way: str) -> None:
     assert time.monotonic() - begun_s < 10
 
 
+def four(stem: str) -> list[Upload]:
+    """Describe four uploads."""
+    return [bytes_upload(b"x", f"{stem}-{n}", {}, shared=False) for n in range(4)]
+
+
+def nothing() -> None:
+    """Note nothing."""
+
+
 @pytest.mark.parametrize("seconds", [1.0, 90.0])
 def test_threads_held_by_trickling_answers_do_not_add_up(seconds: float) -> None:
-    """After each failed flush the pool is a new one, and the threads of the old one end, whatever time they had."""
+    """Each flush has threads of its own, and those of a failed one end, whatever time they had."""
     before = set(threading.enumerate())
     with trickle(reads=True) as url:
         store = S3Store(S3Settings(bucket="bucket", endpoint_url=url, access_key=SecretStr("key"), **TRICKLE))
         uploader = Uploader(store, threads=4)
         for flush in range(3):
             deadline, end = Deadline.after(seconds, time.monotonic), Deadline.after(1.0, time.monotonic)
-            futures = [
-                uploader.submit(bytes_upload(b"x", f"{flush}-{n}", {}, shared=False), deadline) for n in range(4)
-            ]
             with pytest.raises(UploadError):
-                uploader.await_all(futures, deadline, end.has_passed)
-        uploader.close()
+                uploader.put_all(four(f"{flush}"), deadline, abandoned=end.has_passed, note_stored=nothing)
         until_s = time.monotonic() + 20
         while _uploading(before) and time.monotonic() < until_s:
             time.sleep(0.1)
@@ -207,19 +212,16 @@ def test_threads_that_wait_for_credentials_do_not_add_up(server: HttpS3) -> None
     uploader = Uploader(S3Store(settings(server), client=client), threads=4)
     for flush in range(3):
         deadline = Deadline.after(1.0, time.monotonic)
-        futures = [uploader.submit(bytes_upload(b"x", f"c{flush}-{n}", {}, shared=False), deadline) for n in range(4)]
         with pytest.raises(UploadError):
-            uploader.await_all(futures, deadline, lambda: False)
+            uploader.put_all(four(f"c{flush}"), deadline, abandoned=lambda: False, note_stored=nothing)
     until_s = time.monotonic() + 10
-    while len(_uploading(before)) > 1 + 4 and time.monotonic() < until_s:  # the pool in use has four
+    while len(_uploading(before)) > 1 and time.monotonic() < until_s:
         time.sleep(0.1)
     held = _uploading(before)
     answers.set()
-    assert len(held) <= 1 + 4
+    assert len(held) <= 1
     deadline = Deadline.after(10.0, time.monotonic)
-    futures = [uploader.submit(bytes_upload(b"x", f"c-{n}", {}, shared=False), deadline) for n in range(4)]
-    assert len(uploader.await_all(futures, deadline, lambda: False)) == 4
-    uploader.close()
+    assert len(uploader.put_all(four("c"), deadline, abandoned=lambda: False, note_stored=nothing)) == 4
 
 
 def _uploading(before: set[threading.Thread]) -> list[str]:

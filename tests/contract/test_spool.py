@@ -16,11 +16,10 @@ from structlog.testing import capture_logs
 
 from log_partitioner.adapters.spool import DiskBatch, DiskSpool
 from log_partitioner.batch import rows as rows_module
-from log_partitioner.boundary import Piece, SealedFile
+from log_partitioner.boundary import Piece, SealedFile, Spool
 from log_partitioner.control.flush_policy import FlushReason
 from log_partitioner.errors import SpoolError
 from log_partitioner.formats.object_key import key_safe
-from log_partitioner.runtime.ports import Spool
 from tests.contract.spool_suite import SpoolContract
 from tests.fakes import worker as worker_module
 from tests.fakes.records import P0, entry, value_of

@@ -1,1 +1,1 @@
-"""Fakes with behaviour behind `log_partitioner.runtime.ports`; each passes the contract suite of the real thing."""
+"""Fakes with behaviour behind `log_partitioner.boundary`; each passes the contract suite of the real thing."""

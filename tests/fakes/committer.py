@@ -37,7 +37,7 @@ class Outcome(Enum):
 
 
 class FakeCommitter:
-    """Fulfils `runtime.ports.Committer`; without a script the broker alone decides."""
+    """Fulfils `boundary.Committer`; without a script the broker alone decides."""
 
     def __init__(self, broker: FakeBroker, transactional_id: str, clock: FakeClock, *, point: Point = no_point) -> None:
         self.script: deque[Outcome | Aborted] = deque()

@@ -16,6 +16,7 @@ from log_partitioner.formats.model import CommittedOffset, SourceRecord, TopicPa
 from tests.fakes.broker import FakeBroker
 from tests.fakes.clock import FakeClock
 from tests.fakes.member import Callback, Member
+from tests.fakes.records import poll_of
 
 Point = Callable[[str], None]
 ANSWER_STEP_S = 1.0
@@ -27,7 +28,7 @@ def no_point(_name: str) -> None:
 
 
 class FakeConsumer:
-    """Fulfils `runtime.ports.Consumer` on a FakeBroker; `point` is called wherever other things may happen."""
+    """Fulfils `boundary.Consumer` on a FakeBroker; `point` is called wherever other things may happen."""
 
     def __init__(self, broker: FakeBroker, member: Member, clock: FakeClock, *, point: Point = no_point) -> None:
         self.member = member
@@ -77,7 +78,7 @@ class FakeConsumer:
             popped = [one for one in popped if self._versions[one.tp] == versions[one.tp]]
         popped += self._pop(records_max - len(popped))
         self._clock.advance(0.001 if popped else timeout_s)
-        return Poll.of(popped)
+        return poll_of(popped)
 
     def _pop(self, records_max: int) -> list[SourceRecord]:
         popped: list[SourceRecord] = []
@@ -219,7 +220,7 @@ class FakeConsumer:
             for tp, log in logs.items()
         }
 
-    def held_up(self, next_offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    def blocked_by_transaction(self, next_offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Give what waits for a transaction to end, with nothing left before it."""
         logs = {tp: self._broker.logs[tp] for tp in next_offsets if tp in self.positions}
         return {

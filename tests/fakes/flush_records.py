@@ -16,7 +16,7 @@ from tests.fakes.broker import FakeBroker
 
 
 class FakeFlushRecords:
-    """Fulfils `runtime.ports.FlushRecords`; `error` is raised instead.
+    """Fulfils `boundary.FlushRecords`; `error` is raised instead.
 
     `budgets_s` are the seconds for each reading, `looks` counts those that ask for foreign groups alone.
     """

@@ -68,7 +68,7 @@ FEW = Sizes(100_000, "a", 3, 1, 12, "ann", 3, 2, 10, 10, 2, 10)
 
 
 class Committed:
-    """Takes what would be committed; fulfils `runtime.ports.Committer`."""
+    """Takes what would be committed; fulfils `boundary.Committer`."""
 
     is_ready = True
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class FakeJournal:
-    """Fulfils `runtime.ports.Journal`."""
+    """Fulfils `boundary.Journal`."""
 
     def __init__(self) -> None:
         self.line = b""

@@ -16,6 +16,7 @@ from log_partitioner.config.s3_settings import S3Settings
 from log_partitioner.config.settings import KafkaSettings, Settings
 from log_partitioner.formats.model import CommittedOffset, PartitionKey, SourceRecord
 from log_partitioner.runtime.recorder import Recorder
+from tests.fakes.records import poll_of
 from tests.fakes.spool import FakeSpool
 
 _EVERYTHING = 2**62
@@ -51,7 +52,7 @@ def deliver(
 ) -> Delivered:
     """Record all as one poll, at most so many at once, and seal them as one batch."""
     recorder = opened(records, given, is_fast=is_fast, memory_max=memory_max)
-    taken = record_all(recorder, Poll.of(records), at_once)
+    taken = record_all(recorder, poll_of(records), at_once)
     load = recorder.load()
     batch = recorder.close()
     steps = seal(batch.rows, batch.spool, batch.spans, seal_rules(given), batch_id="b1", is_one_record=False)
@@ -66,7 +67,7 @@ def recorded(
 ) -> tuple[dict[tuple[int, int], RecordedEntry], Counter[int]]:
     """Record all of one TopicPartition; gives the rows by offset and index, and how many entries of each are dead."""
     recorder = opened(records, given, is_fast=is_fast, memory_max=2**40)
-    record_all(recorder, Poll.of(records), _EVERYTHING)
+    record_all(recorder, poll_of(records), _EVERYTHING)
     batch = recorder.close()
     rows, dead = batch.rows, Counter[int]()
     for letter in batch.dead_letters:

@@ -10,7 +10,7 @@ Series = tuple[str, tuple[tuple[str, str], ...]]
 
 
 class RecordingMetrics:
-    """Fulfils `runtime.ports.Metrics`; an undeclared name, label or value of a label is an error."""
+    """Fulfils `boundary.Metrics`; an undeclared name, label or value of a label is an error."""
 
     def __init__(self) -> None:
         self.counted: Counter[Series] = Counter()

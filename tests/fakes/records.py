@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from log_partitioner.boundary import Poll
 from log_partitioner.formats.model import SourceRecord, TopicPartition
 from tests import canaries
 from tests.fakes.clock import START_MS
@@ -30,3 +32,22 @@ def value_of(*entries: Any) -> bytes:
 def record(tp: TopicPartition, offset: int, *entries: Any, value: bytes | None = None) -> SourceRecord:
     """Make a record as it leaves the client library."""
     return SourceRecord(tp, offset, START_MS, None, value if value is not None else value_of(*entries), (), 0)
+
+
+def poll_of(records: Sequence[SourceRecord]) -> Poll:
+    """Make a poll of records that are whole already."""
+    tps = list(dict.fromkeys(record.tp for record in records))
+    return Poll(
+        tps,
+        [tps.index(record.tp) for record in records],
+        [record.offset for record in records],
+        [-1 if record.timestamp_ms is None else record.timestamp_ms for record in records],
+        [record.value for record in records],
+        {
+            place: None if record.unreadable is not None else frozenset(name for name, _ in record.headers)
+            for place, record in enumerate(records)
+            if record.headers or record.unreadable is not None
+        },
+        lambda: [record.key for record in records],
+        records.__getitem__,
+    )

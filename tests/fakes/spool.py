@@ -12,7 +12,7 @@ from tests.fakes.consumer import Point, no_point
 
 
 class FakeSpool:
-    """Fulfils `runtime.ports.Spool`; `refuses(operation)` tells whether the disk fails now.
+    """Fulfils `boundary.Spool`; `refuses(operation)` tells whether the disk fails now.
 
     Operations are open, append, read, create, write, finish and load.
     """

@@ -45,7 +45,7 @@ class Bucket:
 
 
 class FakeObjectStore:
-    """Fulfils `runtime.ports.ObjectStore` over a bucket."""
+    """Fulfils `runtime.uploader.ObjectStore` over a bucket."""
 
     def __init__(self, bucket: Bucket, clock: FakeClock, *, point: Point = no_point) -> None:
         self.script: deque[PutFault] = deque()

@@ -30,8 +30,7 @@ from log_partitioner.runtime import worker
 from log_partitioner.runtime.controller import Controller
 from log_partitioner.runtime.flusher import Flusher
 from log_partitioner.runtime.recorder import Recorder
-from log_partitioner.runtime.runloop import Runloop
-from log_partitioner.runtime.stop import StopFlag
+from log_partitioner.runtime.runloop import Runloop, StopFlag
 from log_partitioner.runtime.worker import Ports, Worker
 from tests.fakes.broker import FakeBroker
 from tests.fakes.clock import FakeClock
@@ -184,7 +183,7 @@ class FakeWorker:
             clock=clock,
             metrics=self.metrics,
             stop=self.stop,
-            judge=LiveJudge(rules.settings, self.store, lambda wait: FakeSource(broker, wait, point=point)),
+            judge=LiveJudge(rules.settings, self.store, lambda wait: FakeSource(broker, wait, point=point)).judge,
         )
         self.worker = Worker(
             ports,

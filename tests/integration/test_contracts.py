@@ -16,11 +16,11 @@ from log_partitioner.adapters.kafka.consumer import KafkaConsumer
 from log_partitioner.adapters.kafka.flush_records import KafkaFlushRecords
 from log_partitioner.adapters.kafka.options import consumer_options, producer_options
 from log_partitioner.adapters.object_store import S3Store
+from log_partitioner.boundary import Committer, Consumer, FlushRecords
 from log_partitioner.config.s3_settings import S3Settings
 from log_partitioner.config.settings import KafkaSettings, Settings
 from log_partitioner.control.flush_history import OurGroup
 from log_partitioner.formats.model import TopicPartition
-from log_partitioner.runtime.ports import Committer, Consumer, FlushRecords
 from tests.contract import kafka_suite
 from tests.contract.kafka_suite import CommitterContract, ConsumerContract, FlushRecordsContract
 from tests.contract.store_suite import ObjectStoreContract, Place

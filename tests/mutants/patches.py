@@ -14,6 +14,7 @@ from log_partitioner.runtime.flusher import Flusher
 from log_partitioner.runtime.refetch import Refetcher
 from log_partitioner.runtime.runloop import Runloop
 from tests.fakes.consumer import FakeConsumer
+from tests.fakes.records import poll_of
 from tests.fakes.store import FakeObjectStore
 from tests.fakes.worker import DEAD_LETTERS
 
@@ -70,7 +71,7 @@ def drops_in_the_library(consume: Callable[..., Poll]) -> Callable[..., Poll]:
 
     def consume_less(own: Any, **how: Any) -> Poll:
         poll = consume(own, **how)
-        return Poll.of([poll[place] for place, offset in enumerate(poll.offsets) if offset % EVERY != LOST])
+        return poll_of([poll[place] for place, offset in enumerate(poll.offsets) if offset % EVERY != LOST])
 
     return consume_less
 
@@ -117,11 +118,11 @@ def record_past_a_failed_flush(loop: Runloop, record: SourceRecord) -> bool:
     return True
 
 
-def settle_before_init(controller: Controller) -> bool:
+def settle_before_init(controller: Controller) -> None:
     """Ask for the committed offsets before the last transaction is ended."""
     tps = controller.state.to_seek
     for tp, start in controller._consumer.committed(tps, deadline=controller.deadline).items():
         controller._recorder.place(tp, start or CommittedOffset(0), is_new=start is None)
         controller._consumer.seek(tp, start or CommittedOffset(0), deadline=controller.deadline)
     controller._become(controller.state.sought(tps))
-    return _prepare(controller)
+    _prepare(controller)

@@ -13,6 +13,7 @@ from typing import Any
 from log_partitioner.boundary import Poll, RebalanceListener
 from log_partitioner.control.deadline import Deadline
 from log_partitioner.formats.model import CommittedOffset, SourceRecord, TopicPartition
+from tests.fakes.records import poll_of
 
 TopicPartitions = frozenset[TopicPartition]
 
@@ -71,7 +72,7 @@ class ReadAhead:
         records = self._buffer + self.after_poll(polled)
         handed = [] if self._is_held else [one for one in records if self.is_asked_for(one.tp)]
         self._buffer = [one for one in records if self._is_held or not self.is_asked_for(one.tp)]
-        return Poll.of(handed)
+        return poll_of(handed)
 
     def is_asked_for(self, tp: TopicPartition) -> bool:
         """Return whether the worker wants records of it in this turn."""

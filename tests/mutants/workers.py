@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -14,15 +13,14 @@ import confluent_kafka
 from log_partitioner.batch.batch import ClosedBatch, Opening
 from log_partitioner.batch.progress import Progress
 from log_partitioner.batch.rows import Rows
-from log_partitioner.boundary import Membership, Message, StoredObject
+from log_partitioner.boundary import Membership, Message, SentFlush, StoredObject, Upload
 from log_partitioner.control.deadline import Deadline
 from log_partitioner.control.flush_policy import FlushReason
 from log_partitioner.control.state import NOTHING
 from log_partitioner.errors import CommitAbortedError, CommitUnknownError, DiscardError
 from log_partitioner.formats.model import CommittedOffset, SourceRecord, TopicPartition
 from log_partitioner.runtime.controller import Controller
-from log_partitioner.runtime.flusher import Flusher, FlushSummary
-from log_partitioner.runtime.ports import Upload, Uploads
+from log_partitioner.runtime.flusher import Flusher
 from log_partitioner.runtime.recorder import Recorder
 from log_partitioner.runtime.runloop import Runloop
 
@@ -126,8 +124,9 @@ class AcceptsStaleRecords(Controller):
         super().__init__(**parts)
         self._recorder.disown = lambda _: None  # type: ignore[method-assign]
 
-    def _own(self, tps: frozenset[TopicPartition]) -> None:
-        super()._own(tps)
+    def on_assigned(self, tps: frozenset[TopicPartition]) -> None:
+        """Go on at the place that is known."""
+        super().on_assigned(tps)
         self._become(self.state.sought(tps & self._recorder.positions.keys()))
 
 
@@ -140,7 +139,7 @@ class ForgetsUnknownOutcomes(Controller):
             own = self._recorder.positions.get(tp)
             start = CommittedOffset(0 if own is None else own.first_offset)
             self._recorder.place(tp, start)
-            self._consumer.seek(tp, start, deadline=self._deadline)
+            self._consumer.seek(tp, start, deadline=self.deadline)
         self._become(self.state.sought(self.state.to_seek))
 
 
@@ -182,35 +181,30 @@ class CommitsOneTooFar(Flusher):
 class PostponedUploads:
     """Acknowledges uploads that it has not begun."""
 
-    def __init__(self, uploads: Uploads) -> None:
-        self.waiting: list[tuple[Upload, Deadline]] = []
-        self._uploads = uploads
-        self.await_all = uploads.await_all
+    def __init__(self) -> None:
+        self.waiting: list[Upload] = []
 
-    def submit(self, upload: Upload, deadline: Deadline) -> Future[StoredObject]:
-        """Keep it for later."""
-        self.waiting.append((upload, deadline))
-        future: Future[StoredObject] = Future()
-        etag = hashlib.md5(upload.body(), usedforsecurity=False).hexdigest()
-        future.set_result(StoredObject(upload.key_of(0), etag, None))
-        return future
+    def put_all(self, uploads: Iterable[Upload], deadline: Deadline, **how: Any) -> list[StoredObject]:
+        """Keep them for later."""
+        self.waiting, self.deadline, self.how = list(uploads), deadline, how
+        etags = [hashlib.md5(one.body(), usedforsecurity=False).hexdigest() for one in self.waiting]
+        return [StoredObject(one.key_of(0), etag, None) for one, etag in zip(self.waiting, etags, strict=True)]
 
 
 class CommitsBeforeItUploads(Flusher):
     """Commits first, and uploads what it has announced afterwards."""
 
-    def flush(self, batch: ClosedBatch, reason: FlushReason, *, deadline: Deadline) -> FlushSummary:
+    def flush(self, batch: ClosedBatch, reason: FlushReason, *, deadline: Deadline) -> SentFlush:
         """Flush in the wrong order."""
         uploads = self._uploader
-        postponed = PostponedUploads(uploads)
+        postponed = PostponedUploads()
         self._uploader = postponed  # type: ignore[assignment]
         try:
             return super().flush(batch, reason, deadline=deadline)
         finally:
             self._uploader = uploads
             if self._committer_has_ended:
-                for upload, until in postponed.waiting:
-                    uploads.submit(upload, until)
+                uploads.put_all(postponed.waiting, postponed.deadline, **postponed.how)
 
     _committer_has_ended = False
 

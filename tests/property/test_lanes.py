@@ -15,7 +15,6 @@ from log_partitioner.avro.schema_types import RecordType, Scalar
 from log_partitioner.batch.fast_lane import FastLane
 from log_partitioner.batch.row_writer import EntryWriter
 from log_partitioner.batch.rows import Rows
-from log_partitioner.boundary import Poll
 from log_partitioner.config.settings import (
     IdSettings,
     InputSettings,
@@ -28,6 +27,7 @@ from log_partitioner.config.settings import (
 from log_partitioner.control.flush_policy import FlushLoad
 from log_partitioner.formats.model import SourceRecord, TopicPartition
 from tests.fakes.lanes import deliver, opened, settings
+from tests.fakes.records import poll_of
 from tests.strategies import entries, entries_near, entry_types, floats, names, times_as_many
 
 pytestmark = pytest.mark.skipif(not native.IS_INSTALLED, reason="make native")
@@ -307,7 +307,7 @@ def test_plain_records_weigh_their_entries_and_their_kib() -> None:
     records = [SourceRecord(TPS[0], n, NOW_S * 1000, None, value, ()) for n in range(9)]
     recorder = opened(records, PLAIN, is_fast=True)
     assert recorder.record(records[0]) == 3
-    taken = recorder.take(Poll.of(records), 1, 9, weight_max=6, bytes_max=2**40)
+    taken = recorder.take(poll_of(records), 1, 9, weight_max=6, bytes_max=2**40)
     assert (taken.records, taken.weight) == (2, 6)
 
 

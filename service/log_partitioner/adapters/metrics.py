@@ -106,7 +106,7 @@ METRICS: Mapping[str, Metric] = {
 
 
 class PrometheusMetrics:
-    """Fulfils `runtime.ports.Metrics`; counters end in `_total` by themselves."""
+    """Fulfils `boundary.Metrics`; counters end in `_total` by themselves."""
 
     def __init__(self) -> None:
         self._registry = registry = CollectorRegistry()

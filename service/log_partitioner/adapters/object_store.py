@@ -1,4 +1,4 @@
-"""S3: the only user of boto3. Fulfils `runtime.ports.ObjectStore`: creates objects, never overwrites one.
+"""S3: the only user of boto3. Fulfils `runtime.uploader.ObjectStore`: creates objects, never overwrites one.
 
 Every PUT is conditional (`If-None-Match: *`) and carries a checksum that the store verifies. A PUT whose answer was
 lost becomes a 412 on the next try although our own write won: then the object is compared with ours.

@@ -1,4 +1,4 @@
-"""The local disk of one worker: `<spool directory>/<worker>/`, disposable, wiped at start. Fulfils `ports.Spool`.
+"""The local disk of one worker: `<spool directory>/<worker>/`, disposable, wiped at start. Fulfils `boundary.Spool`.
 
     .log-partitioner-spool    marks the directory as ours; locked while a worker uses it
     <batch id>/rows           pieces of rows that left memory, each with a checksum
@@ -286,7 +286,7 @@ def _bytes_in(path: Path) -> int:
 
 
 class DiskJournal:
-    """Fulfils `runtime.ports.Journal`; used by the loop thread only."""
+    """Fulfils `boundary.Journal`; used by the loop thread only."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -38,7 +38,6 @@ class Batch:
     spool: BatchSpool
     rows: Rows = field(default_factory=Rows)
     source_bytes: int = 0
-    records: int = 0
     entries: int = 0
     record_timestamps: int = 0
     dead_letters: list[DeadLetter] = field(default_factory=list)
@@ -80,6 +79,16 @@ class ClosedBatch(NamedTuple):
     def records(self) -> int:
         """How many records it covers."""
         return sum(progress.records for progress in self.progress.values())
+
+    @property
+    def entries(self) -> int:
+        """How many entries its records have."""
+        return sum(progress.entries for progress in self.progress.values())
+
+    @property
+    def dead(self) -> int:
+        """How many of them are in dead letters."""
+        return sum(progress.dead_letters for progress in self.progress.values())
 
     @property
     def spans(self) -> dict[TopicPartition, tuple[int, int]]:

@@ -10,7 +10,9 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from log_partitioner.config.settings import Settings
+from log_partitioner.control.deadline import Deadline
 
+STEPS = ("seal", "upload", "announce", "commit")
 SMOOTHING = 0.4
 DISTRUST = 0.5  # of the time that an estimate may fill, after a batch was too large
 UNKNOWN_SHARE = 0.05  # what a step is taken to have done that was cut short with nothing to show
@@ -118,6 +120,57 @@ class StepSeconds(NamedTuple):
     announce: float
 
 
+class FlushSteps:
+    """Measures the steps of one flush, and the finished share of one that was cut short.
+
+    `deadline` is that of the step under way; its clock measures.
+    """
+
+    def __init__(self, rows: int, deadline: Deadline) -> None:
+        self.deadline = deadline
+        self.seconds: dict[str, float] = {}
+        self.rows_sealed = 0
+        self.uploads = 0
+        self._rows = rows
+        self._last_s = deadline.now_s()
+        self._stored_at_s: list[float] = []
+
+    def done(self, step: str) -> None:
+        """Note the end of a step."""
+        now_s = self.deadline.now_s()
+        self.seconds[step] = now_s - self._last_s
+        self._last_s = now_s
+
+    def note_stored(self) -> None:
+        """Note when an object was stored; called by its upload's thread."""
+        self._stored_at_s.append(self.deadline.now_s())
+
+    def so_far(self) -> tuple[StepSeconds, StepSeconds]:
+        """Return the seconds of each step, and the finished share of each; 0 s if they tell nothing.
+
+        A step that was cut short counts up to its deadline, without the time that the process was stopped.
+        """
+        seconds, shares = dict(self.seconds), dict.fromkeys(STEPS, 1.0)
+        cut = next((step for step in STEPS if step not in seconds), None)
+        if cut is not None:
+            end_s = min(self.deadline.now_s(), self.deadline.at_s)
+            shares[cut] = self._share_of(cut, end_s)
+            if shares[cut] or self.deadline.has_passed():
+                seconds[cut] = end_s - self._last_s
+        announce = seconds["announce"] + seconds["commit"] if "commit" in seconds else 0.0
+        spent = StepSeconds(seconds.get("seal", 0.0), seconds.get("upload", 0.0), announce)
+        return spent, StepSeconds(shares["seal"], shares["upload"], shares["commit"])
+
+    def _share_of(self, cut: str, end_s: float) -> float:
+        if cut == "seal":
+            return self.rows_sealed / max(1, self._rows)
+        if cut == "upload":
+            late = sum(at_s > (self._last_s + end_s) / 2 for at_s in self._stored_at_s)
+            # If the store has become slower meanwhile, the second half tells how fast it is now.
+            return min(len(self._stored_at_s), 2 * late) / max(1, self.uploads)
+        return 0.0  # how far a transaction came is not known
+
+
 class FlushCost(NamedTuple):
     """The time of each step that grows with a batch, as a multiple of its time on the first machine measured."""
 
@@ -185,8 +238,3 @@ def decide_by_load(
     if estimate_s >= bounds.estimate_max_s * (1 if size_max is None else DISTRUST):
         return FlushReason.ESTIMATE
     return None
-
-
-def decide_by_age(*, opened_at_s: float, now_s: float, bounds: FlushBounds) -> FlushReason | None:
-    """Decide whether the batch is old enough."""
-    return FlushReason.INTERVAL if now_s - opened_at_s >= bounds.interval_s else None

@@ -23,7 +23,7 @@ from log_partitioner.formats.flush_record import (
 )
 from log_partitioner.formats.model import SKIPPED, CommittedOffset, SourceRecord, TopicPartition
 from log_partitioner.offsets.survey import Standing, Survey
-from log_partitioner.runtime.position_words import LISTED_MAX, describe_foreign, listed
+from log_partitioner.runtime.positions import LISTED_MAX, describe_foreign, listed
 
 Target = Literal["committed", "flushed", "beginning"] | int
 

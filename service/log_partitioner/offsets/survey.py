@@ -9,14 +9,13 @@ from collections.abc import Collection, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from log_partitioner.boundary import END_OFFSET, FIRST_OFFSET, Clock
+from log_partitioner.boundary import END_OFFSET, FIRST_OFFSET, Clock, Consumer, FlushRecords
 from log_partitioner.control.deadline import Deadline
 from log_partitioner.control.flush_history import Flushed
 from log_partitioner.errors import HistoryUnknownError, SettingsError
 from log_partitioner.formats import offset_metadata
 from log_partitioner.formats.model import CommittedOffset, TopicPartition
 from log_partitioner.formats.offset_metadata import SourceTopics
-from log_partitioner.runtime.ports import Consumer, FlushRecords
 
 ANSWER_S = 120.0  # also for a transaction that a dead worker has left open over committed offsets
 FLUSH_RECORDS_S = 1800.0

@@ -66,14 +66,14 @@ OpenSource = Callable[[Callable[[], Deadline]], AbstractContextManager[RangeRead
 
 
 class LiveJudge:
-    """Fulfils `runtime.ports.FlushJudge`; for one thread. A client of the source lives for one flush."""
+    """Fulfils `boundary.FlushJudge`; for one thread. A client of the source lives for one flush."""
 
     def __init__(self, settings: Settings, objects: StoredObjects, open_source: OpenSource) -> None:
         self._settings = settings
         self._objects = objects
         self._open_source = open_source
 
-    def judge(self, flush: SentFlush, *, until: Callable[[], Deadline]) -> FlushFindings:
+    def judge(self, flush: SentFlush, until: Callable[[], Deadline]) -> FlushFindings:
         """Judge the output of a committed flush; blocks. Findings from before the deadline count even if it passes.
 
         Raises:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import secrets
+import signal
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -31,14 +32,13 @@ from log_partitioner.batch.messages import Sender
 from log_partitioner.config.settings import Settings
 from log_partitioner.control.deadline import Deadline
 from log_partitioner.control.flush_history import OurGroup
-from log_partitioner.errors import LeavingError, SpoolError, StopError
+from log_partitioner.errors import LeavingError, SourceError, SpoolError, StopError
 from log_partitioner.formats.log_events import WorkerLeft, WorkerStarted, WorkerStopped, tell
 from log_partitioner.formats.object_key import key_safe
 from log_partitioner.outside import asks_of_kafka, asks_of_store, misfit_of
 from log_partitioner.patience import LEAVE_S_MAX, Patience, end_process_after
 from log_partitioner.proof.live import LiveJudge
-from log_partitioner.runtime.participation import Participation
-from log_partitioner.runtime.stop import StopFlag
+from log_partitioner.runtime.runloop import StopFlag
 from log_partitioner.runtime.uploader import Uploader
 from log_partitioner.runtime.worker import Ports, Worker
 from log_partitioner.version import product_version
@@ -59,12 +59,21 @@ def run(settings: Settings) -> None:
     boot = secrets.token_hex(4)
     logs.configure(level=settings.log.level, style=settings.log.format, worker=settings.worker, boot=boot)
     stop = StopFlag()
-    stop.install()
+    handle_signals(stop)
     with ExitStack() as cleanup:
         try:
             Process(settings, boot, stop, cleanup).run()
         except LeavingError as error:
             tell(structlog.get_logger("worker").info, WorkerLeft(message=str(error)))
+
+
+def handle_signals(stop: StopFlag) -> None:
+    """Have SIGTERM and SIGINT ask to stop, and do nothing else; main thread only.
+
+    An exception in a handler would lose records that were taken (KAFKA_FACTS F4).
+    """
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda _number, _frame: stop.request())
 
 
 class Process:
@@ -89,8 +98,9 @@ class Process:
         server = HealthServer(settings.http.host, settings.http.port, health=self.health, exposition=self._exposition)
         self.http_port = server.port
         self._started_at_ms = self.clock.wall_ms()
-        self._participation = Participation(without_max_s=settings.flush.no_membership_max_s, now_s=self.clock.now_s())
-        self._look_at_s = self._look_again_at_s = 0.0
+        self._without_max_s = settings.flush.no_membership_max_s
+        self._part_at_s = self._looked_at_s = self.clock.now_s()
+        self._look_again_at_s = 0.0
         self._asking: Thread | None = None
         self._misfit = ""
         self._discarded = 0.0
@@ -136,7 +146,6 @@ class Process:
         cleanup.callback(spool.close)
         self._store = store = S3Store(settings.s3, answer_s=settings.flush.store_answer_s)
         uploader = Uploader(store, threads=settings.s3.upload_threads, trouble=lambda: store.trouble)
-        cleanup.callback(uploader.close)
         self._committer = committer = self._connect()
         cleanup.callback(committer.close)
         journal = DiskJournal(directory / f"{key_safe(settings.worker)}.journal")
@@ -154,7 +163,7 @@ class Process:
             clock=self.clock,
             metrics=self.metrics,
             stop=self._stop,
-            judge=LiveJudge(settings, store, lambda wait: KafkaTopics(reading, wait=wait, log_as="reread")),
+            judge=LiveJudge(settings, store, lambda wait: KafkaTopics(reading, wait=wait, log_as="reread")).judge,
             require_outside=self._require_outside,
         )
         own = Sender(settings.worker, self._boot, kafka, settings.s3.bucket)
@@ -175,7 +184,9 @@ class Process:
     def _trouble(self) -> str | None:
         """Describe the trouble outside, for the probes."""
         trouble = self._preflight.unmet or self._store.trouble or self._committer.trouble
-        return trouble or self._kept_out() or (None if self.worker.first_batch.has_fit else self._misfit) or None
+        return (
+            trouble or self._kept_out() or (None if self.worker.recorder.first_look.has_fit else self._misfit) or None
+        )
 
     def _look_again(self) -> None:
         """Ask whether the last failure is over: a worker without anything to flush would not find out by itself."""
@@ -216,8 +227,7 @@ class Process:
     def _beat(self) -> None:
         """Tell the probes that the loop has turned, and whether we are a member or stop; counts rounded numbers."""
         self.health.beat()
-        if (now_s := self.clock.now_s()) >= self._look_at_s:
-            self._look_at_s = now_s + _LOOK_S
+        if (now_s := self.clock.now_s()) >= self._looked_at_s + _LOOK_S:
             self._look(now_s)
             if (discarded := self.metrics.value("batches_discarded")) != self._discarded:
                 self._discarded = discarded
@@ -227,7 +237,7 @@ class Process:
                 self._look_again()
         self.health.is_draining = self._stop.requested
         verification = self.worker.verification
-        if verification is not None and verification.differences and self._settings.verify.on_difference != "report":
+        if verification.differences and self._settings.verify.on_difference != "report":
             self.health.difference = verification.story()
         json = self.worker.recorder.decoder.json
         if json.rounded:
@@ -237,9 +247,14 @@ class Process:
     def _look(self, now_s: float) -> None:
         """Check that we take part in the group; waits for a full group.
 
+        If the last look is too long ago, the process was stopped, and that time does not count.
+
         Raises:
-            SourceError: we have been out of it for too long.
+            SourceError: we have been out of it for too long: then another process is started.
         """
+        was_stopped = now_s - self._looked_at_s >= self._without_max_s / 2
+        self._looked_at_s, without_s = now_s, now_s - self._part_at_s
+        is_over = without_s >= self._without_max_s
         is_member = self._consumer.membership().is_proof
         self.health.is_member = self._consumer.is_answered
         self.health.is_proven = not self.worker.controller.unplaced
@@ -250,12 +265,15 @@ class Process:
             hindrance = "the group has not answered"
         elif refusal is not None and refusal.is_full:
             hindrance = None
-        if is_member and hindrance is not None and self._participation.is_over(now_s):  # where no record comes, ask
+        if is_member and hindrance is not None and is_over:  # no record comes, so ask
             deadline = Deadline.after(_ANSWER_S, self.clock.now_s)
             if self._consumer.topic_ids(self._settings.kafka.source_topics, deadline=deadline):
                 self._brokers.answered()
                 hindrance = None
-        self._participation.look(now_s, hindrance)
+        if hindrance is None or was_stopped:
+            self._part_at_s = now_s
+        elif is_over:
+            raise SourceError(f"no part in the group for {without_s:.0f} s: {hindrance}")
 
     def _kept_out(self) -> str | None:
         """Name the reason that keeps us from the brokers, or out of the group."""

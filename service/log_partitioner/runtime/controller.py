@@ -17,7 +17,7 @@ from contextlib import contextmanager
 import structlog
 
 from log_partitioner.batch.batch import ClosedBatch, Opening, cost_of
-from log_partitioner.boundary import Clock, Membership
+from log_partitioner.boundary import Clock, Committer, Consumer, Membership, Metrics
 from log_partitioner.config.flush_settings import FlushSettings
 from log_partitioner.control.deadline import Deadline
 from log_partitioner.control.flush_policy import FlushReason, Size
@@ -33,14 +33,14 @@ from log_partitioner.errors import (
 from log_partitioner.formats import log_events
 from log_partitioner.formats.log_events import tell
 from log_partitioner.formats.model import TopicPartition
+from log_partitioner.pace import Pace
 from log_partitioner.privacy import describe
-from log_partitioner.runtime.flush_report import FlushReport
-from log_partitioner.runtime.flusher import Flusher, FlushSummary
-from log_partitioner.runtime.ports import Committer, Consumer, Metrics
+from log_partitioner.runtime.flusher import Flusher
 from log_partitioner.runtime.positions import Positions
 from log_partitioner.runtime.recorder import Recorder
 from log_partitioner.runtime.verification import Verification
 
+NOT_PREPARED_MAX = 3
 STORY_CHARS_MAX = 300
 STORY_MAX = 50  # changes of the state that are told when the worker ends by a fault
 
@@ -60,7 +60,7 @@ class Controller:
         clock: Clock,
         metrics: Metrics,
         new_batch_id: Callable[[], str],
-        verification: Verification | None = None,
+        verification: Verification,
     ) -> None:
         self.state = WorkerState()
         self.error: BaseException | None = None
@@ -76,20 +76,33 @@ class Controller:
         self._new_batch_id = new_batch_id
         self._verification = verification
         self._asked_in = 0
+        self._not_prepared = 0
         self._closed: ClosedBatch | None = None
-        self._deadline = Deadline.after(rules.poll_budget_s, clock.now_s)
-        self._is_late = False
+        self.deadline = Deadline.after(rules.poll_budget_s, clock.now_s)
+        """The deadline of everything between two polls."""
         self._log = structlog.get_logger("controller")
-        self._told = FlushReport(self._log, metrics, clock.now_s)
+        self._pace = Pace(clock.now_s)
 
     # Callbacks: from inside Consumer.consume and Consumer.close.
 
     def on_assigned(self, tps: frozenset[TopicPartition]) -> None:
         """Own these; flush first if a batch is open, because a batch never spans generations."""
         with self._in_callback():
-            if self.state.end is None:
-                self._flush_open(FlushReason.ASSIGNED)
-                self._own(tps)
+            if self.state.end is not None:
+                return
+            self._flush_open(FlushReason.ASSIGNED)
+            self._become(self.state.owning(tps))
+            if tps:
+                member = self._consumer.membership()
+                assigned = log_events.PartitionsAssigned(
+                    generation=self.state.generation,
+                    member=member.member_id,
+                    member_generation=member.generation,
+                    owned=len(self.state.owned),
+                    topic_partitions=_names(tps),
+                )
+                tell(self._log.info, assigned)
+                self._metrics.add("rebalances", kind="assigned")
 
     def on_revoked(self, tps: frozenset[TopicPartition]) -> None:
         """Flush, then release; blocks the rebalance within the revoke budget (W5).
@@ -116,7 +129,7 @@ class Controller:
 
     @contextmanager
     def _in_callback(self) -> Iterator[None]:
-        self._deadline = Deadline.after(self._rules.poll_budget_s, self._clock.now_s)
+        self.deadline = Deadline.after(self._rules.poll_budget_s, self._clock.now_s)
         try:
             yield
         except BaseException as error:  # noqa: BLE001 - raised again by the loop: KAFKA_FACTS F4
@@ -130,11 +143,6 @@ class Controller:
     # From the loop.
 
     @property
-    def deadline(self) -> Deadline:
-        """The deadline of everything between two polls."""
-        return self._deadline
-
-    @property
     def unplaced(self) -> frozenset[TopicPartition]:
         """TopicPartitions that are owned and have no next offset yet, because nobody has answered."""
         return self.state.owned - self._recorder.positions.keys()
@@ -143,21 +151,41 @@ class Controller:
         """Make a producer ready before committed offsets are read; that ends an earlier process's open transaction."""
         self._committer.prepare()
 
-    def prepare(self) -> bool:
-        """Make the next flush's producer ready, outside any callback, within the time left until the next poll.
+    def prepare(self) -> None:
+        """Make the next flush's producer ready, outside any callback; if it takes too long, poll before another try.
 
         Its init ends a transaction that the last flush may have left open; otherwise committed offsets would not be
-        stable.
-
-        Returns whether it is ready: if the process was stopped, there may be no time left to ask.
+        stable. If the process was stopped, there may be no time left to ask.
 
         Raises:
-            DiscardError: it is not ready yet: poll, and ask again.
-            StopError: it is refused.
+            StopError: it is refused, or not ready after NOT_PREPARED_MAX tries.
         """
-        if not self._committer.is_ready and not self._deadline.has_passed():
-            self._committer.prepare(deadline=self._deadline)
-        return self._committer.is_ready
+        if self._committer.is_ready or self.deadline.has_passed():
+            return
+        try:
+            self._committer.prepare(deadline=self.deadline)
+        except DiscardError as error:
+            self._not_prepared += 1
+            self._log.warning("not_prepared", times=self._not_prepared, message=str(error))
+            if self._not_prepared >= NOT_PREPARED_MAX:
+                raise StopError(str(error)) from error
+        else:
+            self._not_prepared = 0
+
+    def consume_returned(self) -> None:
+        """Note that `consume` has returned, and raise the exception that a callback kept.
+
+        Raises:
+            StopError: as it was, or wrapped around an unexpected exception.
+        """
+        self.deadline = Deadline.after(self._rules.poll_budget_s, self._clock.now_s)
+        error, self.error = self.error, None
+        if isinstance(error, StopError):
+            raise error
+        if error is not None:
+            raise StopError(f"a rebalance callback failed: {describe(error)}") from error
+        # Judge a flush of a callback now: others waited for the callback.
+        self._verification.look(self._before_settling().at_most(self._rules.revoke_budget_s))
 
     def open_batch(self) -> bool:
         """Open a batch before its first record; it carries the generation and the member id of now.
@@ -173,7 +201,8 @@ class Controller:
         the records handed over are read again.
         """
         membership = self._consumer.membership()
-        if self._is_late or self._has_moved(membership):
+        is_late = self._before_settling().remaining_s() < self._rules.budget_s
+        if is_late or self._has_moved(membership):
             self._become(self.state.seeking())
             return False
         opening = Opening(
@@ -201,7 +230,7 @@ class Controller:
         Raises:
             StopError: the batch may hold records of two topics of one name, or the store refuses us.
         """
-        self._positions.watch(deadline=self._deadline)
+        self._positions.watch(deadline=self.deadline)
         if self.state.end is None:
             self._flush(reason)
 
@@ -243,26 +272,27 @@ class Controller:
             return
         own = self._recorder.positions
         known = {tp: own[tp].first_offset if tp in own else None for tp in sorted(tps)}
+        if self.deadline.remaining_s() < self._rules.settle_s / 2:  # stopped meanwhile: the group may have put us out
+            self._report_not_positioned("too little time before the next poll")
+            return
         try:
-            self._require_time()
-            found = self._positions.find(known, deadline=self._deadline)
+            found = self._positions.find(known, deadline=self.deadline)
         except DiscardError as error:
-            self._told.not_positioned(error)
+            self._report_not_positioned(str(error))
             return
         starts = {str(tp): log_events.Start(one.committed.offset, one.source, known[tp]) for tp, one in found.items()}
         tell(self._log.info, log_events.Positioned(membership.generation, starts))
         for tp, one in found.items():
-            self._consumer.seek(tp, one.committed, deadline=self._deadline)
+            self._consumer.seek(tp, one.committed, deadline=self.deadline)
             self._recorder.place(tp, one.committed, is_new=one.source == "policy")
         self._metrics.add("rewinds", sum(first is not None for first in known.values()))
         if tps == self.state.owned:
             self._asked_in = membership.generation
         self._become(self.state.sought(tps))
 
-    def _require_time(self) -> None:
-        """Poll first if the process was stopped meanwhile: the group may have put it out."""
-        if self._deadline.remaining_s() < self._rules.settle_s / 2:
-            raise DiscardError("too little time before the next poll")
+    def _report_not_positioned(self, message: str) -> None:
+        if times := self._pace.times(message):  # each turn asks again
+            self._log.warning("not_positioned", message=message, times=times)
 
     def _become(self, state: WorkerState) -> None:
         before, self.state = self.state, state
@@ -273,7 +303,7 @@ class Controller:
 
     def _before_settling(self) -> Deadline:
         """Return the time by which a flush has to end for its outcome to be settled within the poll."""
-        return Deadline(self._deadline.at_s - self._rules.settle_s, self._deadline.now_s)
+        return Deadline(self.deadline.at_s - self._rules.settle_s, self.deadline.now_s)
 
     def _flush_open(self, reason: FlushReason) -> None:
         if self._recorder.has_progress and self.state.end is None:
@@ -281,37 +311,27 @@ class Controller:
 
     def _flush(self, reason: FlushReason) -> None:
         """Flush the open batch: then it is committed, or it is discarded and all that is owned is to be sought."""
-        held_up = reason in (FlushReason.REVOKED, FlushReason.ASSIGNED, FlushReason.STOPPING)
-        budget_s = self._rules.revoke_budget_s if held_up else self._rules.budget_s
+        is_awaited = reason in (FlushReason.REVOKED, FlushReason.ASSIGNED, FlushReason.STOPPING)
+        budget_s = self._rules.revoke_budget_s if is_awaited else self._rules.budget_s
         left = self._before_settling()
         self._closed = batch = self._recorder.close()
         generation, offsets = batch.opening.generation, batch.named_spans()
         tell(self._log.info, log_events.FlushStarted(batch.batch_id, reason.value, generation, offsets))
         try:
-            summary = self._flusher.flush(batch, reason, deadline=left.at_most(budget_s))
+            sent = self._flusher.flush(batch, reason, deadline=left.at_most(budget_s))
         except DiscardError as error:
             self._discarded(batch, error, reason)
-        except Exception as error:  # it ends the process: nobody else says what became of this flush
-            self._told.discarded(batch, error, reason, generation=self.state.generation)
-            raise
         else:
-            self._committed(batch, summary, reason)
-            if self._verification is not None:
-                self._verification.committed(summary.sent)
-                if reason not in (FlushReason.REVOKED, FlushReason.ASSIGNED):
-                    self._verification.look(left.at_most(self._rules.revoke_budget_s))
-        self._is_late = left.remaining_s() < self._rules.budget_s
-
-    def _committed(self, batch: ClosedBatch, summary: FlushSummary, reason: FlushReason) -> None:
-        self._told.committed(batch, summary, reason, generation=self.state.generation)
-        self._closed, now_ms = None, self._clock.wall_ms()
-        self._metrics.set("last_commit_timestamp_seconds", now_ms / 1000)
-        self._recorder.committed(batch, now_ms=now_ms)
-        self._positions.flushed_topics.update(tp.topic for tp, (first, end) in batch.spans.items() if end > first)
-        self._become(self.state.committed(Size(self._rules.bytes_max, self._rules.entries_max)))
+            now_ms, self._closed = self._clock.wall_ms(), None
+            self._metrics.set("last_commit_timestamp_seconds", now_ms / 1000)
+            self._recorder.committed(batch, now_ms=now_ms)
+            self._positions.flushed_topics.update(tp.topic for tp, (first, end) in batch.spans.items() if end > first)
+            self._become(self.state.committed(Size(self._rules.bytes_max, self._rules.entries_max)))
+            self._verification.committed(sent)
+            if reason not in (FlushReason.REVOKED, FlushReason.ASSIGNED):
+                self._verification.look(left.at_most(self._rules.revoke_budget_s))
 
     def _discarded(self, batch: ClosedBatch, error: DiscardError, reason: FlushReason) -> None:
-        self._told.discarded(batch, error, reason, generation=self.state.generation)
         counts, at_s = isinstance(error, CommitUnknownError | FencedError), self._clock.now_s()
         if isinstance(error, CommitUnknownError):
             self._positions.forget(batch.progress)
@@ -337,23 +357,16 @@ class Controller:
             self._metrics.add("batches_discarded")
         cost = cost_of(self._recorder.discard(closed))
         if opening is not None:  # no flush has said so
-            self._told.dropped(opening, cause=cause, cost=cost)
-
-    # Owning and releasing.
-
-    def _own(self, tps: frozenset[TopicPartition]) -> None:
-        self._become(self.state.owning(tps))
-        if tps:
-            member = self._consumer.membership()
-            assigned = log_events.PartitionsAssigned(
-                generation=self.state.generation,
-                member=member.member_id,
-                member_generation=member.generation,
-                owned=len(self.state.owned),
-                topic_partitions=_names(tps),
+            dropped = log_events.BatchDiscarded(
+                batch_id=opening.batch_id,
+                reason=None,
+                generation=opening.generation,
+                cause=cause,
+                code=None,
+                outcome="aborted",
+                cost=cost,
             )
-            tell(self._log.info, assigned)
-            self._metrics.add("rebalances", kind="assigned")
+            tell(self._log.warning, dropped)
 
     def _release(self, tps: frozenset[TopicPartition], *, is_lost: bool) -> None:
         self._become(self.state.releasing(tps))
@@ -365,23 +378,6 @@ class Controller:
         if tps and not is_lost:
             tell(self._log.info, log_events.PartitionsRevoked(_names(tps), generation=self.state.generation))
             self._metrics.add("rebalances", kind="revoked")
-
-    def consume_returned(self) -> None:
-        """Note that `consume` has returned, and raise the exception that a callback kept.
-
-        Raises:
-            StopError: as it was, or wrapped around an unexpected exception.
-        """
-        self._deadline = Deadline.after(self._rules.poll_budget_s, self._clock.now_s)
-        self._is_late = False
-        error, self.error = self.error, None
-        if isinstance(error, StopError):
-            raise error
-        if error is not None:
-            raise StopError(f"a rebalance callback failed: {describe(error)}") from error
-        if self._verification is not None:  # what was flushed inside a callback, which others wait for
-            self._verification.look(self._before_settling().at_most(self._rules.revoke_budget_s))
-            self._is_late = self._before_settling().remaining_s() < self._rules.budget_s
 
 
 def _names(tps: frozenset[TopicPartition]) -> list[str]:

@@ -1,21 +1,64 @@
-"""Journals on disk which records are in hand, and finds the one that ends the process (see `control.crash_rules`)."""
+"""Finds the record that ended the process, by a journal on disk of the records in hand at unclean ends in a row.
+
+    1. an end with records in hand is unclean; the next process takes these records FEW at once, in batches of their own
+    2. after one more end at the same records, it takes each record alone: alone in its batch, and in hand while it is
+       decoded and recorded, not while anything is spilled or flushed
+    3. a record that was alone in hand at two ends in a row becomes a dead letter, undecoded
+
+Any other end does not blame a record, because the batch as a whole may have caused it (memory or disk was full). Such
+an end, or a commit behind these offsets, restarts the count.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from itertools import groupby
 
 import msgspec
 import structlog
 
-from log_partitioner.boundary import Poll
-from log_partitioner.control import crash_rules
-from log_partitioner.control.crash_rules import CrashHistory, Offsets, PollPart
+from log_partitioner.boundary import Journal, Metrics, Poll
 from log_partitioner.errors import SpoolError
 from log_partitioner.formats.log_events import EndedWithRecordsInHand, RecordPutAway, tell
 from log_partitioner.formats.model import FATAL, SourceRecord
-from log_partitioner.runtime.ports import Journal, Metrics
 from log_partitioner.runtime.recorder import Recorder
+
+FEW = 200  # records: a poll in ten flushes, by default
+_ALONE, _FATAL = 2, 4  # unclean ends in a row; at the third and the fourth a record was alone in hand
+
+Offsets = dict[str, tuple[int, int]]
+"""[first, end) by TopicPartition."""
+
+
+class CrashHistory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The memory that one process leaves to the next.
+
+    `in_hand` are the records being taken now, `suspect` those of the last unclean end; `ends` counts the unclean ends
+    in a row at the same records.
+    """
+
+    in_hand: Offsets = {}
+    suspect: Offsets = {}
+    ends: int = 0
+
+    @classmethod
+    def read(cls, line: bytes) -> CrashHistory:
+        """Parse the memory of an earlier process; an empty one if the line is not in our form."""
+        try:
+            return msgspec.json.decode(line, type=cls)
+        except msgspec.DecodeError:
+            return cls()
+
+    def after_end(self) -> CrashHistory:
+        """Return the memory with which the next process starts."""
+        if not self.in_hand:
+            return self if self.ends >= _FATAL else CrashHistory()
+        is_same = any(_overlap(span, self.suspect.get(name)) for name, span in self.in_hand.items())
+        return CrashHistory(suspect=self.in_hand, ends=1 + (self.ends if is_same else 0))
+
+    def is_fatal(self, tp: str, offset: int) -> bool:
+        """Return whether a record is not to be decoded."""
+        return self.ends >= _FATAL and self.suspect.get(tp) == (offset, offset + 1)
 
 
 class CrashGuard:
@@ -36,7 +79,7 @@ class CrashGuard:
         Raises:
             SpoolError: the disk refuses.
         """
-        self._history = crash_rules.after_end(crash_rules.decode(self._journal.read()))
+        self._history = CrashHistory.read(self._journal.read()).after_end()
         if self._history.ends:
             records = {name: list(span) for name, span in self._history.suspect.items()}
             tell(self._log.warning, EndedWithRecordsInHand(self._history.ends, records))
@@ -47,29 +90,35 @@ class CrashGuard:
 
         They are in hand until the batch is flushed, unless it is one alone: it is while `record` records it.
         """
-        for part in self._cut(poll):
-            if part.is_careful:
+        for first, stop, is_suspect in self._cut(poll):
+            if is_suspect:
                 flush()
-            self.is_alone = part.is_careful and part.stop == part.first + 1
-            self._hold({} if self.is_alone else _spans(poll, part.first, part.stop))
-            yield part.first, part.stop
-            if part.is_careful:
+            self.is_alone = is_suspect and stop == first + 1
+            self._hold({} if self.is_alone else _spans(poll, first, stop))
+            yield first, stop
+            if is_suspect:
                 flush()
         self.is_alone = False
         if self._history.suspect:
             self._look_back()
         self.release()
 
-    def _cut(self, poll: Poll) -> Iterable[PollPart]:
-        """Cut a poll as the suspects in it demand."""
+    def _cut(self, poll: Poll) -> Iterator[tuple[int, int, bool]]:
+        """Cut a poll as the suspects in it demand; each part is [first, stop), and whether it is suspect."""
         suspect = self._history.suspect
         spans = {number: suspect[str(tp)] for number, tp in enumerate(poll.tps) if suspect and str(tp) in suspect}
         if not spans:
-            return [PollPart(0, len(poll), is_careful=False)]
+            yield 0, len(poll), False
+            return
         at = zip(poll.tp_of, poll.offsets, strict=True)
         suspects = [tp in spans and spans[tp][0] <= offset < spans[tp][1] for tp, offset in at]
         self._metrics.set("cautious", float(any(suspects)))
-        return crash_rules.cut(suspects, self._history.ends)
+        end = 0
+        for is_suspect, run in groupby(suspects):
+            begin, end = end, end + len(list(run))
+            size = end - begin if not is_suspect else FEW if self._history.ends < _ALONE else 1
+            for first in range(begin, end, size):
+                yield first, min(first + size, end), is_suspect
 
     def record(self, record: SourceRecord) -> int:
         """Record a record, undecoded if it has ended the process; returns its weight."""
@@ -104,9 +153,13 @@ class CrashGuard:
     def _hold(self, in_hand: Offsets) -> None:
         now = msgspec.structs.replace(self._history, in_hand=in_hand)
         try:
-            self._journal.write(b"" if now == CrashHistory() else crash_rules.encode(now))
+            self._journal.write(b"" if now == CrashHistory() else msgspec.json.encode(now))
         except SpoolError as error:  # a full disk stops nobody: the spool says so
             self._log.warning("journal_refused", message=str(error))
+
+
+def _overlap(one: tuple[int, int], other: tuple[int, int] | None) -> bool:
+    return other is not None and one[0] < other[1] and other[0] < one[1]
 
 
 def _spans(poll: Poll, first: int, stop: int) -> Offsets:

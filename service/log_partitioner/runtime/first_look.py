@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Collection, Iterable, Iterator, Sequence
+
+import structlog
 
 from log_partitioner.batch.batch import ClosedBatch
 from log_partitioner.batch.fast_lane import TakenRun
@@ -25,19 +26,6 @@ TOO_FEW_TO_STOP = 100  # and of which a first batch is committed, whatever they 
 SAMPLES = 20
 FIELDS_MAX, FIELD_CHARS_MAX = 40, 60
 _PLAIN = re.compile(r"@?[A-Za-z_][\w.-]*")  # another name may be that of a user: a map that is keyed by user
-
-
-class Doubt(NamedTuple):
-    """The report on a topic that the settings do not seem to fit; `settings` are those with paths."""
-
-    topic: str
-    entries: int
-    dead_letters: int
-    record_timestamps: int
-    envelopes: int
-    settings: Mapping[str, Sequence[str]]
-    fields: list[str]
-    advice: str
 
 
 class _Look:
@@ -59,18 +47,17 @@ class FirstLook:
     """Counts the first entries of each source topic; used by one recorder. Costs nothing once it has seen enough."""
 
     def __init__(self, settings: Settings) -> None:
+        self.has_fit = False
+        """A batch was not almost all dead: whatever a sample said, the settings fit the source."""
         self._settings = settings
         self._decode = RecordDecoder(settings.input).decode
         self._looks = {topic: _Look() for topic in settings.kafka.source_topics}
-        self._doubts: list[Doubt] = []
         self._poll: Poll | None = None
         self._topic_of: list[str] = []
         self._is_here = False
+        self._log = structlog.get_logger("first_look")
 
-    def doubts(self) -> list[Doubt]:
-        """Return the doubts that have arisen since the last call."""
-        doubts, self._doubts = self._doubts, []
-        return doubts
+    # The first entries of a topic.
 
     def until(self, poll: Poll, first: int, stop: int) -> int:
         """Return the end of a run of records whose entries are all of one topic, as long as a topic is looked at."""
@@ -92,7 +79,7 @@ class FirstLook:
         if look is None:
             return
         for at in range(first, first + run.records, max(1, run.records // SAMPLES)):
-            if look.samples < SAMPLES and self._decode is not None:
+            if look.samples < SAMPLES:
                 look.sample(self._decode(poll.values[at]))
         self._count(run.covered[0].tp.topic, look, run.entries, 0, run.fallbacks)
 
@@ -119,77 +106,55 @@ class FirstLook:
             self._looks.pop(topic, None)
 
     def _judge(self, topic: str, look: _Look) -> None:
-        field = self._settings.input.entries_field
-        has_no_envelope = bool(field) and look.samples >= FEW and not look.envelopes
+        has_no_envelope = bool(self._settings.input.entries_field) and look.samples >= FEW and not look.envelopes
         unread = look.timestamps if self._settings.time.paths else 0  # without a path it is wanted so
         if 2 * (look.dead + unread) <= look.entries and not has_no_envelope:
             return
         del self._looks[topic]
-        self._doubts.append(
-            Doubt(
-                topic,
-                look.entries,
-                look.dead,
-                look.timestamps,
-                look.envelopes,
-                _told(self._settings),
-                list(_shown(look.fields)),
-                f"`log-partitioner try --topic {topic}` shows what the settings make of its newest records",
-            )
-        )
+        self._log.warning(
+            "paths_doubted", topic=topic, entries=look.entries, dead_letters=look.dead,
+            record_timestamps=look.timestamps, envelopes=look.envelopes, settings=_paths_of(self._settings),
+            fields=list(_shown(look.fields)),
+            advice=f"`log-partitioner try --topic {topic}` shows what the settings make of its newest records",
+        )  # fmt: skip
 
+    # The first batch: a wrong path must not commit a topic away.
 
-class FirstBatch:
-    """Refuses to commit a first batch that is dead: a wrong path must not commit a topic away."""
-
-    def __init__(self, settings: Settings, flushed_topics: Collection[str]) -> None:
-        self._settings = settings
-        self._flushed_topics = flushed_topics
-        self.has_fit = False
-        """A batch was not almost all dead: whatever a sample said, the settings fit the source."""
-
-    def require_fit(self, batch: ClosedBatch) -> None:
+    def require_fit(self, batch: ClosedBatch, flushed_topics: Collection[str]) -> None:
         """Require that a batch is not almost all dead, unless the group has flushed its topics before.
 
         Raises:
             PathsError: it is; nothing of it is committed.
         """
-        entries = sum(one.entries for one in batch.progress.values())
-        dead = sum(one.dead_letters for one in batch.progress.values())
-        share_max = self._settings.dead_letters.share_max
+        entries, dead, share_max = batch.entries, batch.dead, self._settings.dead_letters.share_max
         self.has_fit |= entries >= TOO_FEW_TO_STOP and dead < share_max * entries
         if share_max >= 1 or entries < TOO_FEW_TO_STOP or dead < share_max * entries:
             return
         topics = sorted({tp.topic for tp, (first, end) in batch.spans.items() if end > first})
-        if any(topic in self._flushed_topics for topic in topics):
+        if any(topic in flushed_topics for topic in topics):
             return
         reasons: Counter[str] = Counter()
         for letter in batch.dead_letters:
             reasons[letter.reason.value] += letter.entries
-        look, decoder = _Look(), RecordDecoder(self._settings.input)
+        look = _Look()
         for letter in batch.dead_letters[:SAMPLES]:
             if letter.record.unreadable is None:
-                look.sample(decoder.decode(letter.record.value))
-        raise PathsError("; ".join(self._sentences(topics, entries, dead, reasons, look)))
-
-    def _sentences(
-        self, topics: list[str], entries: int, dead: int, reasons: Counter[str], look: _Look
-    ) -> Iterator[str]:
+                look.sample(self._decode(letter.record.value))
         each = ", ".join(f"{reason} {count}" for reason, count in reasons.most_common())
-        yield f"{dead} of the first {entries} entries of {', '.join(topics)} are dead letters ({each})"
-        yield "nothing was committed, since the group has committed nothing there before"
-        for name, values in _told(self._settings).items():
-            yield f"{name}: {', '.join(values)}"
-        yield f"try settings on a sample: `log-partitioner try --topic {topics[0]}`"
-        yield "to accept these dead letters: dead_letters.share_max = 1 (LOGP_DEAD_LETTERS__SHARE_MAX)"
-        yield f"fields that were seen: {', '.join(_shown(look.fields)) or 'none'}"
+        paths = (f"{name}: {', '.join(values)}; " for name, values in _paths_of(self._settings).items())
+        raise PathsError(
+            f"{dead} of the first {entries} entries of {', '.join(topics)} are dead letters ({each}); nothing was "
+            f"committed, since the group has committed nothing there before; {''.join(paths)}try settings on a sample: "
+            f"`log-partitioner try --topic {topics[0]}`; to accept these dead letters: dead_letters.share_max = 1 "
+            f"(LOGP_DEAD_LETTERS__SHARE_MAX); fields that were seen: {', '.join(_shown(look.fields)) or 'none'}"
+        )
 
 
-def _told(settings: Settings) -> dict[str, Sequence[str]]:
+def _paths_of(settings: Settings) -> dict[str, Sequence[str]]:
     """Return the settings with paths, by name."""
-    told: dict[str, Sequence[str]] = {"user.paths": settings.user.paths, "time.paths": settings.time.paths}
+    paths: dict[str, Sequence[str]] = {"user.paths": settings.user.paths, "time.paths": settings.time.paths}
     field = settings.input.entries_field
-    return told if field is None else told | {"input.entries_field": (field,)}
+    return paths if field is None else paths | {"input.entries_field": (field,)}
 
 
 def _shown(fields: Iterable[str]) -> Iterator[str]:

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
-from typing import NamedTuple
 
 import structlog
 
 from log_partitioner.avro.schema import RowSchema
 from log_partitioner.avro.schema_types import Scalar
-from log_partitioner.batch.batch import ClosedBatch
+from log_partitioner.batch.batch import ClosedBatch, cost_of
 from log_partitioner.batch.messages import (
     Apart,
     Sender,
@@ -34,18 +33,24 @@ from log_partitioner.batch.messages import (
 )
 from log_partitioner.batch.pack_plan import FEW_PARTS, seal_rules
 from log_partitioner.batch.seal import SealedObject, seal
-from log_partitioner.boundary import Clock, Membership, Message, SentFlush
+from log_partitioner.boundary import Clock, Committer, Membership, Message, Metrics, SentFlush, Upload, Uploads
 from log_partitioner.config.settings import Settings
 from log_partitioner.control.deadline import Deadline
-from log_partitioner.control.flush_policy import FlushCost, FlushLoad, FlushReason, FlushWork
-from log_partitioner.errors import CommitAbortedError, DiscardError, MembershipError, UploadError
+from log_partitioner.control.flush_policy import FlushCost, FlushLoad, FlushReason, FlushSteps, FlushWork
+from log_partitioner.errors import (
+    CommitAbortedError,
+    CommitUnknownError,
+    DiscardError,
+    MembershipError,
+    StopError,
+    UploadError,
+)
 from log_partitioner.formats.flush_record import FlushRecord
-from log_partitioner.formats.log_events import CommitRepeated, ObjectsUploaded, tell
+from log_partitioner.formats.log_events import BatchCommitted, BatchDiscarded, CommitRepeated, ObjectsUploaded, tell
 from log_partitioner.formats.model import CommittedOffset, TopicPartition
 from log_partitioner.formats.object_key import schema_key
 from log_partitioner.formats.offset_metadata import SourceTopics
-from log_partitioner.runtime.flush_steps import FlushSteps
-from log_partitioner.runtime.ports import Committer, Metrics, Upload, Uploads
+from log_partitioner.privacy import describe
 from log_partitioner.runtime.uploader import bytes_upload, file_upload
 
 KNOWN_SCHEMAS_MAX = 100_000
@@ -54,23 +59,6 @@ ROUTINE = frozenset(
     {FlushReason.INTERVAL, FlushReason.REFETCH, FlushReason.ASSIGNED, FlushReason.REVOKED, FlushReason.STOPPING}
 )
 ILLEGAL_GENERATION = "ILLEGAL_GENERATION"
-
-
-class FlushSummary(NamedTuple):
-    """Counts of a committed flush; `seconds` per step; `membership` is the one that it was committed as."""
-
-    batch_id: str
-    seq: int
-    objects: int
-    references: int
-    entries: int
-    dead_letters: int
-    records: int
-    object_bytes: int
-    json_fields: int
-    seconds: Mapping[str, float]
-    sent: SentFlush
-    membership: Membership
 
 
 class Flusher:
@@ -109,13 +97,20 @@ class Flusher:
         self._known_until = Deadline.after(KNOWN_SCHEMAS_S, clock.now_s)
         self._log = structlog.get_logger("flusher")
 
-    def flush(self, batch: ClosedBatch, reason: FlushReason, *, deadline: Deadline) -> FlushSummary:
-        """Flush a batch within the deadline; blocks the loop thread.
+    def flush(self, batch: ClosedBatch, reason: FlushReason, *, deadline: Deadline) -> SentFlush:
+        """Flush a batch within the deadline, and report its outcome; blocks the loop thread.
 
         Raises:
             DiscardError: see its kinds; the batch is to be discarded.
             StopError: the store refuses us, or the settings do not fit the source.
         """
+        try:
+            return self._flush(batch, reason, deadline)
+        except Exception as error:
+            self._report_discarded(batch, error, reason)
+            raise
+
+    def _flush(self, batch: ClosedBatch, reason: FlushReason, deadline: Deadline) -> SentFlush:
         self._require_fit(batch)
         membership = self._membership()  # taken when the batch is closed, not when it is sent (DESIGN 4.4)
         opened = batch.opening.membership
@@ -130,8 +125,7 @@ class Flusher:
         letters = (part for letter in batch.dead_letters for part in split_letter(letter, message_bytes_max=limit))
         batch = batch._replace(dead_letters=tuple(letters))
         uploads_end = Deadline(deadline.at_s - self._budget.commit_budget_s, deadline.now_s)
-        uploads_end = uploads_end.at_most(self._budget.upload_deadline_s)
-        steps = FlushSteps(self._clock, batch, uploads_end)
+        steps = FlushSteps(len(batch.rows), uploads_end.at_most(self._budget.upload_deadline_s))
         try:
             sealed = self._seal(batch, steps, must_pack=_must_pack(batch, reason))
             uploaded, letter_keys = self._upload(batch, sealed, steps)
@@ -141,14 +135,11 @@ class Flusher:
             offsets = self._offsets(batch)
             membership = self._commit(messages, offsets, membership, batch, steps.deadline)
             steps.done("commit")
-        except DiscardError:
+        finally:
             self._learn(batch, steps)
-            raise
-        self._learn(batch, steps)
-        entries = sum(progress.entries for progress in batch.progress.values())
+        self._report_committed(batch, sealed, membership, reason, steps)
         next_offsets = {tp: one.offset for tp, one in offsets.items()}
-        sent = SentFlush(batch.batch_id, entries, next_offsets, messages)
-        return self._summarise(batch, sealed, sent, steps, membership)
+        return SentFlush(batch.batch_id, batch.entries, next_offsets, messages)
 
     def estimate_s(self, load: FlushLoad) -> float:
         """Estimate the seconds of sealing and uploading the open batch now.
@@ -195,11 +186,10 @@ class Flusher:
         uploads += [bytes_upload(one.text.encode(), self._schema_key(one), {}, shared=True) for one in new]
         letters, letter_uploads = self._letter_uploads(batch)
         uploads += letter_uploads
-        futures, steps.uploads = [], len(uploads)
-        for upload in uploads:
-            futures.append(self._uploader.submit(upload, steps.deadline))
-            futures[-1].add_done_callback(steps.note_stored)
-        stored = self._uploader.await_all(futures, steps.deadline, self._abandoned)
+        steps.uploads = len(uploads)
+        stored = self._uploader.put_all(
+            uploads, steps.deadline, abandoned=self._abandoned, note_stored=steps.note_stored
+        )
         self._known_schemas.update(one.fingerprint for one in new)
         letter_objects = stored[len(sealed) + len(new) :]
         inline = self._inline(sealed)
@@ -213,9 +203,10 @@ class Flusher:
         return uploaded, {number: letter_objects[at].key for number, at in letters.items()}
 
     def _object_upload(self, batch: ClosedBatch, sealed: SealedObject) -> Upload:
-        metadata = object_metadata(sealed, batch_id=batch.batch_id)
-        name = partial(_attempt_key, sealed, self._prefix, batch.batch_id)
-        return file_upload(batch.spool, sealed.file, name, metadata)
+        def name(attempt: int) -> str:
+            return key_of(sealed, self._prefix, batch_id=batch.batch_id, attempt=attempt)
+
+        return file_upload(batch.spool, sealed.file, name, object_metadata(sealed, batch_id=batch.batch_id))
 
     def _new_schemas(self, sealed: Iterable[SealedObject]) -> list[RowSchema]:
         if self._known_until.has_passed() or len(self._known_schemas) > KNOWN_SCHEMAS_MAX:
@@ -312,42 +303,72 @@ class Flusher:
         try:
             self._committer.commit(messages(), offsets, membership, deadline=deadline)
         except CommitAbortedError as error:
-            again, opened = self._membership(), batch.opening.membership
-            is_same = again.member_id == opened.member_id and not opened.outlives_fencing
+            fresh, opened = self._membership(), batch.opening.membership
+            is_same = fresh.member_id == opened.member_id and not opened.outlives_fencing
             if error.code != ILLEGAL_GENERATION or not is_same or deadline.has_passed():
                 raise
             tell(
-                self._log.warning, CommitRepeated(batch.batch_id, member_generation=again.generation, cause=str(error))
+                self._log.warning, CommitRepeated(batch.batch_id, member_generation=fresh.generation, cause=str(error))
             )
         else:
             return membership
         # Not while the first error is handled: the library keeps what is (KAFKA_FACTS L10), with its producer.
         self._metrics.add("commits_repeated")
-        self._committer.commit(messages(), offsets, again, deadline=deadline)
-        return again
+        self._committer.commit(messages(), offsets, fresh, deadline=deadline)
+        return fresh
 
-    def _summarise(
+    def _report_committed(
         self,
         batch: ClosedBatch,
         sealed: list[SealedObject],
-        sent: SentFlush,
-        steps: FlushSteps,
         membership: Membership,
-    ) -> FlushSummary:
-        return FlushSummary(
+        reason: FlushReason,
+        steps: FlushSteps,
+    ) -> None:
+        """Log the line from which a reader proves resume and contiguity, and count (DESIGN 9)."""
+        committed = BatchCommitted(
             batch_id=batch.batch_id,
-            seq=self._seq,
+            flush_seq=self._seq,
+            reason=reason.value,
+            generation=batch.opening.generation,
             objects=len(sealed),
             references=sum(one.references for one in sealed),
-            entries=sent.entries,
-            dead_letters=sum(progress.dead_letters for progress in batch.progress.values()),
             records=batch.records,
+            entries=batch.entries,
+            dead_letters=batch.dead,
+            record_timestamps=batch.record_timestamps,
             object_bytes=sum(one.file.size for one in sealed),
-            json_fields=sum(_json_fields(one) for one in sealed),
-            seconds=steps.seconds,
-            sent=sent,
-            membership=membership,
+            step_seconds={step: round(seconds, 4) for step, seconds in steps.seconds.items()},
+            offsets=batch.covered(),
+            member=membership.member_id,
+            member_generation=membership.generation,
         )
+        tell(self._log.info, committed)
+        self._metrics.add("flushes", reason=reason.value, outcome="committed")
+        for name in ("objects", "references", "object_bytes"):
+            self._metrics.add(name, getattr(committed, name))
+        # Top-level fields that are kept as JSON text: types in conflict, or nested too deep.
+        fields = (child for one in sealed for child in one.entry_type.by_name.values())
+        self._metrics.add("schema_conflicts", sum(child is Scalar.JSON for child in fields))
+        for step, seconds in steps.seconds.items():
+            self._metrics.observe("flush_step_seconds", seconds, step=step)
+
+    def _report_discarded(self, batch: ClosedBatch, error: Exception, reason: FlushReason) -> None:
+        """Report a batch that was not committed, or whose outcome is unknown, and the cost of giving it up."""
+        is_ours = isinstance(error, DiscardError | StopError)
+        is_unknown = not is_ours or isinstance(error, CommitUnknownError)
+        discarded = BatchDiscarded(
+            batch_id=batch.batch_id,
+            reason=reason.value,
+            generation=batch.opening.generation,
+            cause=type(error).__name__,
+            code=getattr(error, "code", None) if is_ours else None,
+            message=str(error) if is_ours else describe(error),
+            outcome="unknown" if is_unknown else "aborted",
+            cost=cost_of(batch.spans) + (", unless they are committed" if is_unknown else ""),
+        )
+        tell(self._log.warning, discarded)
+        self._metrics.add("flushes", reason=reason.value, outcome="unknown" if is_unknown else "discarded")
 
     def _learn(self, batch: ClosedBatch, steps: FlushSteps) -> None:
         """Learn from a flush, also from a failed one: so much work was done in so many seconds."""
@@ -363,12 +384,3 @@ def _must_pack(batch: ClosedBatch, reason: FlushReason) -> bool:
     if reason in ROUTINE or not len(rows):
         return False
     return (rows.tp_of[0], rows.offsets[0]) == (rows.tp_of[-1], rows.offsets[-1])
-
-
-def _json_fields(sealed: SealedObject) -> int:
-    """Count the top-level fields that are kept as JSON text: types in conflict, or nested too deep."""
-    return sum(1 for child in sealed.entry_type.by_name.values() if child is Scalar.JSON)
-
-
-def _attempt_key(sealed: SealedObject, prefix: str, batch_id: str, attempt: int) -> str:
-    return key_of(sealed, prefix, batch_id=batch_id, attempt=attempt)

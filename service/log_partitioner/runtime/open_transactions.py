@@ -11,9 +11,8 @@ from collections.abc import Mapping
 
 import structlog
 
-from log_partitioner.boundary import Clock
+from log_partitioner.boundary import Clock, Metrics
 from log_partitioner.formats.model import TopicPartition
-from log_partitioner.runtime.ports import Metrics
 
 TELL_S = 15.0  # the first line; each next one at twice the age of the one before,
 AGAIN_MAX_S = 300.0  # or that much later
@@ -30,10 +29,10 @@ class OpenTransactions:
         self._due_s = TELL_S
         self._log = structlog.get_logger("open_transactions")
 
-    def look(self, held_up: Mapping[TopicPartition, int]) -> None:
+    def look(self, blocked: Mapping[TopicPartition, int]) -> None:
         """Note the TopicPartitions that stand still, and their offsets; publish the longest time, and log it if due."""
         now_s = self._clock.now_s()
-        self._since = {place: self._since.get(place, now_s) for place in held_up.items()}
+        self._since = {place: self._since.get(place, now_s) for place in blocked.items()}
         age_s = now_s - min(self._since.values(), default=now_s)
         self._metrics.set("open_transaction_seconds", age_s)
         if age_s < TELL_S:

@@ -18,7 +18,7 @@ from typing import Literal, NamedTuple
 
 import structlog
 
-from log_partitioner.boundary import FIRST_OFFSET, Clock
+from log_partitioner.boundary import FIRST_OFFSET, Clock, Consumer, FlushRecords
 from log_partitioner.config.settings import KafkaSettings
 from log_partitioner.control.deadline import Deadline
 from log_partitioner.control.flush_history import Foreign
@@ -34,20 +34,12 @@ from log_partitioner.errors import (
 from log_partitioner.formats import offset_metadata
 from log_partitioner.formats.model import CommittedOffset, TopicPartition
 from log_partitioner.formats.offset_metadata import SourceTopics
-from log_partitioner.runtime.ports import Consumer, FlushRecords
-from log_partitioner.runtime.position_words import (
-    command,
-    describe_foreign,
-    describe_lost,
-    describe_made_anew,
-    describe_theirs,
-    listed,
-)
 
 TOPIC_IDS_S = 10.0  # for Kafka's ids of topics, which a broker need not have
 READ_S = 60.0  # for flush records
 WRONG_MAX_S = 30.0  # while answers are wrong, or flush records cannot be read: longer than a broker takes to settle
 LOOKS = 5  # for foreign groups, before the first flushes of a process
+LISTED_MAX = 50  # TopicPartitions in one message
 LOOK_S = 5.0  # behind a transaction that a dead worker has left open it would take longer: the next one tells
 
 
@@ -82,7 +74,7 @@ class Positions:
         self._wrong_until: dict[TopicPartition, Deadline] = {}
         self._is_unanswered = False
         self._looks_left = LOOKS
-        self._told: set[TopicPartition] = set()
+        self._reported: set[TopicPartition] = set()
         self._log = structlog.get_logger("positions")
 
     def find(
@@ -101,30 +93,24 @@ class Positions:
             StopError: the broker refuses, or does not answer, for the second time.
         """
         try:
-            found = self._find(known, deadline)
+            if any(offset is None for offset in known.values()):
+                self._ask_ids(deadline)
+            committed = self._consumer.committed(sorted(known), deadline=deadline)
+            there = {tp: one for tp, one in committed.items() if one is not None}
+            for tp, one in there.items():
+                self._topics.keep(tp, one.metadata)
+            self._require_same_topics({tp: one for tp, one in there.items() if known[tp] is None})
+            missing = committed.keys() - there.keys()
+            self._read_flush_records(missing, there, deadline)
+            starts = self._by_policy(sorted(tp for tp in missing if known[tp] is None), deadline)
         except SourceError as error:
             if self._is_unanswered and not deadline.is_long_past():
                 raise
             self._is_unanswered = True
             raise DiscardError(f"asked again after the next poll: {error}") from error
-        self._is_unanswered = False
-        return found
-
-    def _find(
-        self, known: Mapping[TopicPartition, int | None], deadline: Deadline
-    ) -> dict[TopicPartition, NextPosition]:
-        if any(offset is None for offset in known.values()):
-            self._ask_ids(deadline)
-        committed = self._consumer.committed(sorted(known), deadline=deadline)
-        for tp, one in committed.items():
-            if one is not None:
-                self._topics.keep(tp, one.metadata)
-        self._require_same_topics({tp: one for tp, one in committed.items() if one is not None and known[tp] is None})
-        missing = {tp for tp, one in committed.items() if one is None}
-        self._read_flush_records(missing, known.keys() - missing, deadline)
-        starts = self._by_policy(sorted(tp for tp in missing if known[tp] is None), deadline)
         begun = starts | {tp: offset for tp, offset in known.items() if offset is not None}
         self._require_continued(committed, begun, is_first=starts.keys())
+        self._is_unanswered = False
         return {
             tp: NextPosition(CommittedOffset(begun[tp]), "policy") if one is None else NextPosition(one, "committed")
             for tp, one in sorted(committed.items())
@@ -151,11 +137,11 @@ class Positions:
             elif was != now:
                 differ.setdefault(tp.topic, []).append(f"{tp} ({one.offset}, of id {was})")
         if differ:
-            told = (describe_made_anew(topic, self._topics.ids[topic], each) for topic, each in differ.items())
-            raise StartPositionError(" ".join(told))
-        if new := sorted(unknown - self._told):  # unknown is not different; the next commit says it
+            sentences = (describe_made_anew(topic, self._topics.ids[topic], each) for topic, each in differ.items())
+            raise StartPositionError(" ".join(sentences))
+        if new := sorted(unknown - self._reported):  # unknown is not different; the next commit says it
             self._log.warning("committed_topic_id_unknown", topic_partitions=[str(tp) for tp in new])
-            self._told.update(new)
+            self._reported.update(new)
 
     def _read_flush_records(
         self, missing: Collection[TopicPartition], there: Iterable[TopicPartition], deadline: Deadline
@@ -275,5 +261,91 @@ class Positions:
                 self._require_alone(found.foreign)
 
     def _require_alone(self, foreign: Iterable[Foreign]) -> None:
-        if told := [describe_foreign(one, self._settings.group_id) for one in foreign]:
-            raise StartPositionError(" ".join(told))
+        if sentences := [describe_foreign(one, self._settings.group_id) for one in foreign]:
+            raise StartPositionError(" ".join(sentences))
+
+
+# Sentences about refused start positions: the fault, its offsets, and the ways on.
+
+
+def describe_lost(
+    group_id: str, lost: Mapping[TopicPartition, int], answers: Mapping[TopicPartition, CommittedOffset | None]
+) -> str:
+    """Name the committed offsets that are gone or stale, and the offsets at which to go on."""
+    places = listed(
+        f"{tp} at {offset} (committed: {'nothing' if (one := answers[tp]) is None else one.offset})"
+        for tp, offset in sorted(lost.items())
+    )
+    return (
+        f"group {group_id} has lost committed offsets: what it has flushed says to go on with {places}. Stop "
+        f"all workers of the group, then set them: {_commands('flushed', lost)}"
+    )
+
+
+def describe_theirs(
+    group_id: str, theirs: Mapping[TopicPartition, CommittedOffset], known: Mapping[TopicPartition, int]
+) -> str:
+    """Name the committed offsets that somebody else has set, and the records that they would skip."""
+    ranges = listed(f"{tp} from {known[tp]} to {one.offset - 1}" for tp, one in sorted(theirs.items()))
+    return (
+        f"somebody else has committed offsets of group {group_id}, such as a consumer with the same group.id "
+        f"or a tool: going on there would skip records that nobody has flushed: {ranges}. Stop who does that, and "
+        "all workers of the group, then go on where the flush records end: "
+        f"{_commands('flushed', theirs)}; or skip these records: {_commands('committed', theirs)}"
+    )
+
+
+def describe_made_anew(topic: str, topic_id: str, offsets: Iterable[str]) -> str:
+    """Say that committed offsets are of another topic of the same name."""
+    return (
+        f"topic {topic} was made anew under its name: its id is {topic_id}, but the committed "
+        f"offsets of {listed(offsets)} are of another topic. Stop all workers of the group, then go on at these "
+        f"offsets, where they name the same records (`{command('committed', topic)}`), or begin anew at the "
+        f"topic's beginning (`{command('beginning', topic)}`)."
+    )
+
+
+def command(to: str, topic: str) -> str:
+    """Write the command line that sets offsets of a topic."""
+    return f"log-partitioner offsets set --topic {topic} --to {to}"
+
+
+def _commands(to: str, tps: Iterable[TopicPartition]) -> str:
+    return listed(f"`{command(to, topic)}`" for topic in sorted({tp.topic for tp in tps}))
+
+
+def describe_foreign(foreign: Foreign, group_id: str) -> str:
+    """Name the group that publishes the same, and the ways on."""
+    (tp, offset), other = foreign.place, foreign.group_id
+    if foreign.kind == "heir":
+        return (
+            f"group {other} has adopted the work of group {group_id} on topic {tp.topic}, {tp} at {offset}: both would "
+            f"publish the same records. Set kafka.group_id to {other}; or stop that group for good, and go on where it "
+            f"stopped under a new kafka.group_id: `{adopting(other, tp.topic)}`"
+        )
+    if foreign.kind == "beyond":
+        return (
+            f"group {other}, whose work group {group_id} has adopted, was started again: it has flushed {tp} up to "
+            f"{offset}, and all it has flushed since the adoption is published twice. Stop it for good, then "
+            f"add {other} to kafka.accept_groups; readers leave out what it has flushed since"
+        )
+    return (
+        f"group {other} publishes topic {tp.topic} to the same topics as this worker's group {group_id}, {tp} up to "
+        f"{offset}: everything would be published twice. Three ways on: other topics for this group "
+        f"(kafka.references_topic, kafka.flushes_topic, kafka.dead_letters_topic, and another s3.prefix if wanted); is "
+        f"{group_id} the new name of {other}, stop {other} for good and go on where it stopped: "
+        f"`{adopting(other, tp.topic)}`; or, if both are meant, or {other} is stopped and its copies are left out by "
+        f"readers, add {other} to kafka.accept_groups"
+    )
+
+
+def adopting(group_id: str, topic: str) -> str:
+    """Write the command line that goes on with another group's work."""
+    return f"log-partitioner offsets adopt --from {group_id} --topic {topic}"
+
+
+def listed(names: Iterable[str]) -> str:
+    """Join names; if there are very many, the command lists the rest."""
+    each = list(names)
+    more = f" and {len(each) - LISTED_MAX} more" if len(each) > LISTED_MAX else ""
+    return ", ".join(each[:LISTED_MAX]) + more

@@ -18,7 +18,7 @@ from log_partitioner.batch.messages import dead_letters_of
 from log_partitioner.batch.progress import Progress, Tracker
 from log_partitioner.batch.python_lane import PythonLane, TakeBounds
 from log_partitioner.batch.rows import Rows
-from log_partitioner.boundary import Poll
+from log_partitioner.boundary import Poll, Spool
 from log_partitioner.config.settings import Settings
 from log_partitioner.control.flush_policy import FlushLoad
 from log_partitioner.formats.dead_letter import Reason
@@ -27,7 +27,6 @@ from log_partitioner.input.decode import Bad, Decoded, RecordDecoder, refused
 from log_partitioner.partitioning.locate import root_of
 from log_partitioner.partitioning.partitioner import Partitioner, Rejection
 from log_partitioner.runtime.first_look import FirstLook
-from log_partitioner.runtime.ports import Spool
 
 
 class Recorder:
@@ -136,9 +135,9 @@ class Recorder:
 
     def discard(self, batch: ClosedBatch | None) -> dict[TopicPartition, tuple[int, int]]:
         """Forget a batch, by default the open one; returns the offsets [first, next) that it had covered."""
-        given = batch or (None if self._batch is None else self.close())
-        if given is not None:
-            given.spool.delete()
+        discarded, self._batch = batch or self._batch, None
+        if discarded is not None:
+            discarded.spool.delete()
         return self._tracker.forget()
 
     # Many plain records.
@@ -178,7 +177,6 @@ class Recorder:
     def _cover(self, run: TakenRun, poll: Poll, batch: Batch) -> None:
         for one in run.covered:
             self._tracker.by_tp[one.tp].cover_many(one, leader_epoch=poll[one.last].leader_epoch)
-        batch.records += run.records
         batch.entries += run.entries
         batch.source_bytes += run.source_bytes
         self.outcomes["written"] += run.entries
@@ -215,7 +213,6 @@ class Recorder:
         written = entries - len(bad)
         progress.entries += entries
         progress.cover(record.offset, timestamp_ms=record.timestamp_ms, leader_epoch=record.leader_epoch)
-        batch.records += 1
         batch.entries += entries
         size = max(decoded.size, len(record.value or b""))
         batch.source_bytes += size
@@ -248,11 +245,9 @@ class Recorder:
                 continue
             try:
                 entry_type = types.of(entry)
-            except TooDeepError as error:
-                bad.append(Bad(index, Reason.TOO_DEEP, str(error)))
-                continue
-            except TooManyFieldsError as error:
-                bad.append(Bad(index, Reason.TOO_MANY_FIELDS, str(error)))
+            except (TooDeepError, TooManyFieldsError) as error:
+                reason = Reason.TOO_DEEP if isinstance(error, TooDeepError) else Reason.TOO_MANY_FIELDS
+                bad.append(Bad(index, reason, str(error)))
                 continue
             number = rows.add(record, index, placed.key, entry_type, text, placed.event_time_us)
             if self._lane is not None:

@@ -12,10 +12,9 @@ from typing import NamedTuple
 
 import structlog
 
-from log_partitioner.boundary import Clock, FetchFailure
+from log_partitioner.boundary import Clock, Consumer, FetchFailure, Metrics
 from log_partitioner.formats.log_events import Unreadable, tell
 from log_partitioner.formats.model import CommittedOffset, TopicPartition
-from log_partitioner.runtime.ports import Consumer, Metrics
 from log_partitioner.runtime.recorder import Recorder
 
 RETRIES = 3  # before the TopicPartition counts as held

@@ -8,31 +8,27 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from typing import NamedTuple
 
 import structlog
 
 from log_partitioner.batch.fast_lane import LARGE_BYTES
-from log_partitioner.boundary import Clock, Poll
-from log_partitioner.control.flush_policy import FlushBounds, FlushReason, decide_by_age, decide_by_load
+from log_partitioner.boundary import Clock, Consumer, Journal, Metrics, Poll
+from log_partitioner.control.flush_policy import FlushBounds, FlushReason, decide_by_load
 from log_partitioner.control.state import Phase
-from log_partitioner.errors import DiscardError, SpoolError, StopError
+from log_partitioner.errors import SpoolError
 from log_partitioner.formats.log_events import OffsetGaps, RecordsNotRecorded, tell
 from log_partitioner.formats.model import SourceRecord, TopicPartition
 from log_partitioner.runtime.controller import Controller
 from log_partitioner.runtime.crash_guard import CrashGuard
 from log_partitioner.runtime.flusher import Flusher
 from log_partitioner.runtime.open_transactions import OpenTransactions
-from log_partitioner.runtime.ports import Consumer, Metrics
 from log_partitioner.runtime.recorder import Recorder
 from log_partitioner.runtime.refetch import Refetcher
-from log_partitioner.runtime.stop import StopFlag
 
 POLL_S = 0.2
 RECORDS_MAX = 2000  # taken from the client library in one call
 CHECK_EVERY = 1024  # entries and KiB of records, between two looks at how full the batch is,
 CHECK_PART = 4  # or when it has grown by this part since the last one
-NOT_PREPARED_MAX = 3
 GAPS_LOGGED_MAX = 20
 
 
@@ -40,12 +36,28 @@ Gaps = dict[TopicPartition, list[tuple[int, int]]]
 """Offsets [from, to) without a record, by TopicPartition."""
 
 
-class Guards(NamedTuple):
-    """Watch for records that cannot be read, records that end the process, and records that do not come."""
+class StopFlag:
+    """The requests to stop: the first asks for a flush and an orderly leave, the second abandons the flush.
 
-    refetcher: Refetcher
-    crash_guard: CrashGuard
-    open_transactions: OpenTransactions
+    Both are as safe.
+    """
+
+    def __init__(self) -> None:
+        self.requests = 0
+
+    @property
+    def requested(self) -> bool:
+        """Whether to stop."""
+        return self.requests > 0
+
+    @property
+    def abandoned(self) -> bool:
+        """Whether to stop without finishing the flush."""
+        return self.requests > 1
+
+    def request(self) -> None:
+        """Ask once more."""
+        self.requests += 1
 
 
 class Runloop:
@@ -59,7 +71,7 @@ class Runloop:
         recorder: Recorder,
         flusher: Flusher,
         consumer: Consumer,
-        guards: Guards,
+        journal: Journal,
         clock: Clock,
         metrics: Metrics,
         stop: StopFlag,
@@ -71,15 +83,16 @@ class Runloop:
         self._recorder = recorder
         self._flusher = flusher
         self._consumer = consumer
-        self._refetcher, self._crash_guard, self._open_transactions = guards
+        self._refetcher = Refetcher(recorder=recorder, consumer=consumer, clock=clock, metrics=metrics)
+        self._crash_guard = CrashGuard(journal, recorder=recorder, metrics=metrics)
+        self._open_transactions = OpenTransactions(clock=clock, metrics=metrics)
         self._clock = clock
         self._metrics = metrics
         self._stop = stop
         self._beat = beat
         self._weight = self._check_at = 0
-        self._given_back = 0
+        self._one_by_one = 0
         self._gaps: Gaps = {}
-        self._not_prepared = 0
         self._log = structlog.get_logger("runloop")
 
     def run(self) -> None:
@@ -97,12 +110,11 @@ class Runloop:
         """Settle the remains of an earlier process, and join the group."""
         self._crash_guard.begin()
         self._controller.begin()
-        self._prepare()
         self._consumer.subscribe(self._controller)
 
     def turn(self) -> None:
         """Do one turn."""
-        self._prepare()
+        self._controller.prepare()
         self._controller.position()
         records = self._consumer.consume(records_max=self.records_max, timeout_s=POLL_S)
         self._controller.consume_returned()
@@ -114,46 +126,33 @@ class Runloop:
             except Exception:  # of broker, store or disk, or a bug of ours: it would be no record's doing
                 self._crash_guard.release()
                 raise
-        self._refetcher.turn(flush=lambda: self._flush_apart(FlushReason.REFETCH))
-        self._count(len(records))
+        self._refetcher.turn(flush=lambda: self._flush(FlushReason.REFETCH))
         if self._stop.requested:
             self._controller.stop()
-            return
-        self._controller.tick()
-        self._flush_if_old()
-        self._publish()
-
-    def _prepare(self) -> None:
-        """Make the next producer ready; if that takes longer than a poll may wait, poll in between.
-
-        Raises:
-            StopError: it is refused, or not ready after NOT_PREPARED_MAX tries.
-        """
-        try:
-            if self._controller.prepare():
-                self._not_prepared = 0
-        except DiscardError as error:
-            self._not_prepared += 1
-            self._log.warning("not_prepared", times=self._not_prepared, message=str(error))
-            if self._not_prepared >= NOT_PREPARED_MAX:
-                raise StopError(str(error)) from error
+        else:
+            self._controller.tick()
+            opening = self._recorder.opening
+            if opening is not None and self._clock.now_s() - opening.opened_at_s >= self._bounds.interval_s:
+                self._flush(FlushReason.INTERVAL)
+        self._publish(len(records))
 
     def _record_all(self, poll: Poll) -> None:
         """Record the records of a poll. Refused ones of owned TopicPartitions are read again, after a rewind."""
         refused: Counter[str] = Counter()
-        for first, stop in self._crash_guard.parts(poll, self._flush_apart):
+        for first, stop in self._crash_guard.parts(poll, lambda: self._flush(FlushReason.SHRUNK)):
             at = first
             while at < stop:
                 taken = self._take(poll, at, stop)
                 if taken:
                     at += taken
                 else:
-                    self._record_one(poll[at], refused)
+                    if (cause := self._record_one(poll[at])) is not None:
+                        refused[cause] += 1
                     at += 1
         for cause, count in refused.items():
             self._metrics.add("records_refused", count, cause=cause)
             tell(self._log.info, RecordsNotRecorded(cause, records=count))
-        self._tell_gaps()
+        self._report_gaps()
 
     def _take(self, poll: Poll, first: int, stop: int) -> int:
         """Record plain records at once, up to the next look at the size of the batch; returns how many."""
@@ -176,29 +175,26 @@ class Runloop:
         self._look()
         return taken.records
 
-    def _record_one(self, record: SourceRecord, refused: Counter[str]) -> None:
+    def _record_one(self, record: SourceRecord) -> str | None:
+        """Record a record, and flush a full batch; returns the cause if it is refused: then it is read again."""
         positions, tp = self._recorder.positions, record.tp
         if tp in self._controller.state.to_seek:
-            refused["rewound"] += 1
-        elif not self._recorder.accepts(record):
-            refused["covered" if tp in positions else "not_owned"] += 1
-        elif not self._has_room(record) or not self._record(record):
-            refused["rewound"] += 1
-        else:
-            self._given_back += self._recorder.has_lane
-
-    def _record(self, record: SourceRecord) -> bool:
-        """Record, and flush a full batch; returns False if no batch could be opened, and the record is read again."""
+            return "rewound"
+        if not self._recorder.accepts(record):
+            return "covered" if tp in positions else "not_owned"
+        if not self._has_room(record):
+            return "rewound"
         if self._recorder.opening is None:
             if not self._controller.open_batch():
-                return False
+                return "rewound"
             self._weight = self._check_at = 0
-        expected = self._recorder.positions[record.tp].next_offset
+        expected = positions[tp].next_offset
         if record.offset > expected:
-            self._gaps.setdefault(record.tp, []).append((expected, record.offset))
+            self._gaps.setdefault(tp, []).append((expected, record.offset))
         self._weight += self._crash_guard.record(record)
+        self._one_by_one += self._recorder.has_lane
         self._look()
-        return True
+        return None
 
     def _look(self) -> None:
         """Spill, or flush a full batch."""
@@ -208,8 +204,14 @@ class Runloop:
             self._log.warning("spill_refused", message=str(error))
             self._flush(FlushReason.SPOOL)
             return
-        if self._weight >= self._check_at or self._controller.state.size_max:
-            self._flush_if_full()
+        size_max = self._controller.state.size_max
+        if self._weight < self._check_at and size_max is None:
+            return
+        self._check_at = self._weight + min(CHECK_EVERY, 1 + self._weight // CHECK_PART)
+        load = self._recorder.load()
+        reason = decide_by_load(load, self._bounds, estimate_s=self._flusher.estimate_s(load), size_max=size_max)
+        if reason is not None:
+            self._flush(reason)
 
     def _has_room(self, record: SourceRecord) -> bool:
         """Flush the open batch if the record does not fit into it: the record goes into a batch of its own.
@@ -226,64 +228,32 @@ class Runloop:
             self._flush(FlushReason.BYTES)
         return record.tp not in self._controller.state.to_seek
 
-    def _flush_if_full(self) -> None:
-        self._check_at = self._weight + min(CHECK_EVERY, 1 + self._weight // CHECK_PART)
-        load = self._recorder.load()
-        reason = decide_by_load(
-            load,
-            self._bounds,
-            estimate_s=self._flusher.estimate_s(load),
-            size_max=self._controller.state.size_max,
-        )
-        if reason is not None:
-            self._flush(reason)
-
     def _flush(self, reason: FlushReason) -> None:
-        """Flush between two records; none is in hand meanwhile. Reports holes in the covered offsets before."""
-        self._tell_gaps()
+        """Flush the open batch between two records; none is in hand meanwhile. Reports holes in the offsets before."""
+        if not self._recorder.has_progress:
+            return
+        self._report_gaps()
         self._crash_guard.release()
         self._controller.flush_due(reason)
 
-    def _flush_apart(self, reason: FlushReason = FlushReason.SHRUNK) -> None:
-        """Flush the open batch, so that the next records go into a batch of their own."""
-        if self._recorder.has_progress:
-            self._flush(reason)
-
-    def _flush_if_old(self) -> None:
-        opening = self._recorder.opening
-        if opening is None or not self._recorder.has_progress:
-            return
-        reason = decide_by_age(opened_at_s=opening.opened_at_s, now_s=self._clock.now_s(), bounds=self._bounds)
-        if reason is not None:
-            self._controller.flush_due(reason)
-
-    def _tell_gaps(self) -> None:
+    def _report_gaps(self) -> None:
         gaps, self._gaps = self._gaps, {}
         for tp, holes in gaps.items():  # legal where a hole holds no data record (KAFKA_FACTS O5)
             self._metrics.add("offset_gaps", len(holes))
             tell(self._log.info, OffsetGaps(*tp, gaps=len(holes), first=holes[:GAPS_LOGGED_MAX]))
 
-    def _count(self, records: int) -> None:
-        """Publish the counts of this turn."""
+    def _publish(self, records: int) -> None:
+        """Publish the counts of this turn, the owned TopicPartitions, and the state of the open batch."""
         if records:
             self._metrics.add("records", records)
-            self._metrics.add("records_given_back", self._given_back)
-            self._given_back = 0
+            self._metrics.add("records_given_back", self._one_by_one)
+            self._one_by_one = 0
         for outcome, count in self._recorder.outcomes.items():
             self._metrics.add("entries", count, outcome=outcome)
         self._recorder.outcomes.clear()
-        for doubt in self._recorder.first_look.doubts():
-            self._log.warning(
-                "paths_doubted", topic=doubt.topic, entries=doubt.entries, dead_letters=doubt.dead_letters,
-                record_timestamps=doubt.record_timestamps, envelopes=doubt.envelopes, settings=dict(doubt.settings),
-                fields=doubt.fields, advice=doubt.advice,
-            )  # fmt: skip
-
-    def _publish(self) -> None:
-        """Publish the owned TopicPartitions and the state of the open batch."""
         positions = self._recorder.positions
         next_offsets = {tp: one.next_offset for tp, one in positions.items()}
-        self._open_transactions.look(self._consumer.held_up(next_offsets))
+        self._open_transactions.look(self._consumer.blocked_by_transaction(next_offsets))
         for tp, end in self._consumer.ends(next_offsets).items():
             committed, labels = positions[tp].first_offset, {"topic": tp.topic, "partition": str(tp.partition)}
             self._metrics.set("lag_records", max(0, end - committed), **labels)

@@ -1,4 +1,4 @@
-"""Sealed objects, schemas and oversized dead letters -> acknowledged objects; the only place with a thread pool.
+"""Sealed objects, schemas and oversized dead letters -> acknowledged objects; the only place whose threads do work.
 
 Threads take immutable values and return immutable values. A thread that outlives its deadline, or its batch, can only
 leave an object that no reference names. Bodies in memory are bounded by bytes, not by the number of threads.
@@ -11,55 +11,59 @@ import math
 import zlib
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import FIRST_EXCEPTION, Future, wait
-from queue import SimpleQueue
-from threading import Condition, Thread
+from contextlib import suppress
+from functools import partial
+from queue import Empty, SimpleQueue
+from threading import Condition, Event, Thread
+from typing import Protocol
 
-from log_partitioner.boundary import BatchSpool, SealedFile, StoredObject
+from log_partitioner.boundary import BatchSpool, SealedFile, StoredObject, Upload
 from log_partitioner.control.deadline import Deadline
 from log_partitioner.errors import KeyTakenError, UploadError
-from log_partitioner.runtime.ports import ObjectStore, Upload
 
 KEYS_MAX = 3
 BODIES_BYTES_MAX = 96 * 1024 * 1024  # in memory at once; one larger body goes alone
 _POLL_S = 0.2
 
+Task = tuple[Future[StoredObject], Callable[[], StoredObject]]
 
-class _Pool:
-    """Daemon threads: one that a store holds for ever must not keep the process alive, as an executor's would."""
 
-    def __init__(self, threads: int) -> None:
-        self._tasks: SimpleQueue[tuple[Future[StoredObject], Callable[[], StoredObject]] | None] = SimpleQueue()
-        self._is_closed = False
-        self._threads = [Thread(target=self._work, name=f"upload-{n}", daemon=True) for n in range(threads)]
-        for thread in self._threads:
-            thread.start()
+class ObjectStore(Protocol):
+    """Creates objects; never overwrites one."""
 
-    def submit(self, task: Callable[[], StoredObject]) -> Future[StoredObject]:
-        future: Future[StoredObject] = Future()
-        self._tasks.put((future, task))
-        return future
+    def put(
+        self,
+        key: str,
+        body: bytes,
+        *,
+        sha256: bytes,
+        crc32: int,
+        metadata: Mapping[str, str],
+        deadline: Deadline,
+    ) -> StoredObject:
+        """Create an object; blocks until it is acknowledged; any thread.
 
-    def until(self, deadline: Deadline) -> Deadline:
-        """Return a deadline that has passed once the pool is closed, too."""
-        return Deadline(deadline.at_s, lambda: math.inf if self._is_closed else deadline.now_s())
+        Raises:
+            KeyTakenError: an object has this key; `find` tells whether it is ours.
+            UploadError: not acknowledged before the deadline.
+            StoreRefusedError: no such bucket, no permission.
+        """
 
-    def close(self) -> None:
-        self._is_closed = True
-        for _ in self._threads:
-            self._tasks.put(None)
+    def find(self, key: str, *, sha256: bytes, size: int) -> StoredObject | None:
+        """Return the object that has this key, if it is provably the one meant; any thread."""
 
-    def _work(self) -> None:
-        while (entry := self._tasks.get()) is not None:
-            future, task = entry
-            if not future.set_running_or_notify_cancel():
-                continue
-            try:
-                stored = task()
-            except BaseException as error:  # noqa: BLE001 - raised again by the loop thread
-                future.set_exception(error)
-            else:
-                future.set_result(stored)
-            del entry, future, task  # an error of it holds the body, and this frame
+
+def _work(waiting: SimpleQueue[Task]) -> None:
+    """Do tasks until none waits."""
+    with suppress(Empty):
+        while True:
+            future, put = waiting.get_nowait()
+            if future.set_running_or_notify_cancel():
+                try:
+                    future.set_result(put())
+                except BaseException as error:  # noqa: BLE001 - raised again by the loop thread
+                    future.set_exception(error)
+            del future, put  # an error holds the body, and this frame
 
 
 class _Bodies:
@@ -77,14 +81,14 @@ class _Bodies:
                 self._changed.wait(_POLL_S)
             self._bytes += size
 
-    def give_back(self, size: int) -> None:
+    def release(self, size: int) -> None:
         with self._changed:
             self._bytes -= size
             self._changed.notify_all()
 
 
 class Uploader:
-    """Fulfils `runtime.ports.Uploads` with threads, over an object store."""
+    """Fulfils `boundary.Uploads` with threads, over an object store."""
 
     def __init__(self, store: ObjectStore, *, threads: int, trouble: Callable[[], str | None] = lambda: None) -> None:
         """Make it; `trouble` describes in a sentence the store's last answer that was an error."""
@@ -92,23 +96,26 @@ class Uploader:
         self._trouble = trouble
         self._bodies = _Bodies(BODIES_BYTES_MAX)
         self._threads = threads
-        self._pool = _Pool(threads)
 
-    def submit(self, upload: Upload, deadline: Deadline) -> Future[StoredObject]:
-        """Begin one upload."""
-        until = self._pool.until(deadline)
-        return self._pool.submit(lambda: self._put(upload, until))
-
-    def await_all(
-        self, futures: Iterable[Future[StoredObject]], deadline: Deadline, abandoned: Callable[[], bool]
+    def put_all(
+        self,
+        uploads: Iterable[Upload],
+        deadline: Deadline,
+        *,
+        abandoned: Callable[[], bool],
+        note_stored: Callable[[], None],
     ) -> list[StoredObject]:
-        """Wait for all; the first failure ends the others.
+        """Upload all; the first failure ends the others. `note_stored` is called for each, by its thread.
 
         Raises:
             UploadError, StoreRefusedError, SpoolError: that of the first upload that failed.
         """
-        futures = list(futures)
+        ended = Event()  # uploads under way end then: the next flush needs room for its bodies
+        until = Deadline(deadline.at_s, lambda: math.inf if ended.is_set() else deadline.now_s())
+        tasks: list[Task] = [(Future(), partial(self._put, upload, until, note_stored)) for upload in uploads]
+        futures = [future for future, _ in tasks]
         pending = set(futures)
+        self._begin(tasks)
         try:
             while pending:
                 done, pending = wait(pending, timeout=_POLL_S, return_when=FIRST_EXCEPTION)
@@ -116,28 +123,33 @@ class Uploader:
                     future.result()
                 if pending and (deadline.has_passed() or abandoned()):
                     why = "" if (trouble := self._trouble()) is None else f": {trouble}"
-                    told = f"{len(pending)} of {len(futures)} uploads are not acknowledged{why}"
-                    raise UploadError(told, object_key="")
+                    text = f"{len(pending)} of {len(futures)} uploads are not acknowledged{why}"
+                    raise UploadError(text, object_key="")
         finally:
-            if not all([future.cancel() for future in pending]):  # noqa: C419 - cancel all
-                self._replace_pool()
+            ended.set()
+            for future in pending:
+                future.cancel()
         return [future.result() for future in futures]
 
-    def close(self) -> None:
-        """Let the threads go; their deadlines have passed now."""
-        self._pool.close()
+    def _begin(self, tasks: list[Task]) -> None:
+        """Begin in threads of this flush, which nobody waits for: one that a store holds for ever holds nobody up.
 
-    def _replace_pool(self) -> None:
-        """End uploads under way without waiting: the next flush needs threads of its own, and room for bodies."""
-        self._pool.close()
-        self._pool = _Pool(self._threads)
+        They are daemons, unlike an executor's: none keeps the process alive.
+        """
+        waiting = SimpleQueue[Task]()
+        for task in tasks:
+            waiting.put(task)
+        for number in range(min(self._threads, len(tasks))):
+            Thread(target=_work, args=(waiting,), name=f"upload-{number}", daemon=True).start()
 
-    def _put(self, upload: Upload, deadline: Deadline) -> StoredObject:
+    def _put(self, upload: Upload, deadline: Deadline, note_stored: Callable[[], None]) -> StoredObject:
         self._bodies.take(upload.size, deadline)
         try:
-            return self._put_body(upload, deadline)
+            stored = self._put_body(upload, deadline)
         finally:
-            self._bodies.give_back(upload.size)
+            self._bodies.release(upload.size)
+        note_stored()
+        return stored
 
     def _put_body(self, upload: Upload, deadline: Deadline) -> StoredObject:
         if deadline.has_passed():

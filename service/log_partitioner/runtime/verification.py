@@ -10,12 +10,11 @@ from collections.abc import Callable
 
 import structlog
 
-from log_partitioner.boundary import Clock, SentFlush
+from log_partitioner.boundary import Clock, FlushFindings, FlushJudge, Metrics, SentFlush
 from log_partitioner.config.settings import VerifySettings
 from log_partitioner.control.deadline import Deadline
 from log_partitioner.errors import VerificationError
 from log_partitioner.formats.log_events import FlushDiffers, FlushVerified, tell
-from log_partitioner.runtime.ports import FlushJudge, Metrics
 
 HURRIED_S = 10.0  # for a judgement once the worker is asked to stop: it has a grace period
 
@@ -38,7 +37,7 @@ class Verification:
         self._clock = clock
         self._metrics = metrics
         self._is_hurried = is_hurried
-        self._owed = 1.0  # the first flush is judged, then a share of them
+        self._owed = 1.0 if rules.share else 0.0  # the first flush is judged, then a share of them
         self._due: SentFlush | None = None
         self._log = structlog.get_logger("verification")
 
@@ -56,9 +55,11 @@ class Verification:
             VerificationError: it differs, and the policy is to stop.
             StoreRefusedError: the store does not let us read.
         """
-        due, self._due = self._due, None
-        if due is not None:
-            self._look_at(due, deadline)
+        flush, self._due = self._due, None
+        if flush is not None:
+            began_s, hurried = self._clock.now_s(), deadline.at_most(HURRIED_S)
+            found = self._judge(flush, lambda: hurried if self._is_hurried() else deadline)
+            self._report(flush, found, self._clock.now_s() - began_s)
         if self.differences and self._rules.on_difference == "stop":
             raise VerificationError(
                 f"verification: {self.story()}; nothing more is committed. See the event flush_differs for the places"
@@ -69,10 +70,7 @@ class Verification:
         found = ", ".join(f"{count} {kind}" for kind, count in self.differences.items())
         return f"committed flushes differ from the source: {found}"
 
-    def _look_at(self, flush: SentFlush, deadline: Deadline) -> None:
-        began_s, hurried = self._clock.now_s(), deadline.at_most(HURRIED_S)
-        found = self._judge.judge(flush, until=lambda: hurried if self._is_hurried() else deadline)
-        seconds = self._clock.now_s() - began_s
+    def _report(self, flush: SentFlush, found: FlushFindings, seconds: float) -> None:
         unverified = 0 if found.problem is None else flush.entries
         verified = flush.entries - unverified
         self._metrics.add("verified_entries", verified)
@@ -80,8 +78,8 @@ class Verification:
         if found.problem is not None:
             self._metrics.add("unverified_entries", unverified)
             self._log.warning("entries_not_verified", entries=unverified, message=found.problem)
-        told = FlushVerified(flush.batch_id, verified, unverified, found.objects, round(seconds, 4), found.differences)
-        tell(self._log.info, told)
+        counts = verified, unverified, found.objects
+        tell(self._log.info, FlushVerified(flush.batch_id, *counts, round(seconds, 4), found.differences))
         for kind, count in found.differences.items():
             self._metrics.add("verification_differences", count, kind=kind)
         self.differences.update(found.differences)

@@ -12,20 +12,8 @@ from typing import NamedTuple
 import structlog
 
 from log_partitioner.batch.messages import Sender
-from log_partitioner.boundary import Clock
-from log_partitioner.config.settings import Settings
-from log_partitioner.control.flush_policy import flush_bounds
-from log_partitioner.control.state import Phase
-from log_partitioner.errors import LeavingError, LogPartitionerError, StopError
-from log_partitioner.formats.log_events import WorkerFailed, tell
-from log_partitioner.formats.offset_metadata import SourceTopics
-from log_partitioner.privacy import describe
-from log_partitioner.runtime.controller import Controller
-from log_partitioner.runtime.crash_guard import CrashGuard
-from log_partitioner.runtime.first_look import FirstBatch
-from log_partitioner.runtime.flusher import Flusher
-from log_partitioner.runtime.open_transactions import OpenTransactions
-from log_partitioner.runtime.ports import (
+from log_partitioner.boundary import (
+    Clock,
     Committer,
     Consumer,
     FlushJudge,
@@ -35,16 +23,19 @@ from log_partitioner.runtime.ports import (
     Spool,
     Uploads,
 )
+from log_partitioner.config.settings import Settings
+from log_partitioner.control.flush_policy import flush_bounds
+from log_partitioner.control.state import Phase
+from log_partitioner.errors import LeavingError, LogPartitionerError, StopError
+from log_partitioner.formats.log_events import WorkerFailed, tell
+from log_partitioner.formats.offset_metadata import SourceTopics
+from log_partitioner.privacy import describe
+from log_partitioner.runtime.controller import Controller
+from log_partitioner.runtime.flusher import Flusher
 from log_partitioner.runtime.positions import Positions
 from log_partitioner.runtime.recorder import Recorder
-from log_partitioner.runtime.refetch import Refetcher
-from log_partitioner.runtime.runloop import Guards, Runloop
-from log_partitioner.runtime.stop import StopFlag
+from log_partitioner.runtime.runloop import Runloop, StopFlag
 from log_partitioner.runtime.verification import Verification
-
-
-def _nothing() -> None:
-    """Require nothing: a simulated worker has all it needs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +51,8 @@ class Ports:
     clock: Clock
     metrics: Metrics
     stop: StopFlag
-    judge: FlushJudge | None = None
-    require_outside: Callable[[], None] = _nothing
+    judge: FlushJudge
+    require_outside: Callable[[], None] = lambda: None
 
 
 class Parts(NamedTuple):
@@ -99,7 +90,6 @@ class Worker:
             topics=self.topics,
             clock=clock,
         )
-        self.first_batch = FirstBatch(settings, self.positions.flushed_topics)
         self.flusher = parts.flusher(
             settings=settings,
             sender=sender,
@@ -110,13 +100,14 @@ class Worker:
             clock=clock,
             metrics=metrics,
             abandoned=lambda: ports.stop.abandoned,
-            require_fit=self.first_batch.require_fit,
+            require_fit=lambda batch: self.recorder.first_look.require_fit(batch, self.positions.flushed_topics),
         )
-        verify = settings.verify
-        self.verification = (
-            Verification(verify, ports.judge, clock=clock, metrics=metrics, is_hurried=lambda: ports.stop.requested)
-            if verify.share and ports.judge is not None
-            else None
+        self.verification = Verification(
+            settings.verify,
+            ports.judge,
+            clock=clock,
+            metrics=metrics,
+            is_hurried=lambda: ports.stop.requested,
         )
         self.controller = parts.controller(
             rules=settings.flush,
@@ -130,15 +121,13 @@ class Worker:
             new_batch_id=new_batch_id,
             verification=self.verification,
         )
-        refetcher = Refetcher(recorder=self.recorder, consumer=ports.consumer, clock=clock, metrics=metrics)
-        crash_guard = CrashGuard(ports.journal, recorder=self.recorder, metrics=metrics)
         self.loop = parts.runloop(
             bounds=flush_bounds(settings),
             controller=self.controller,
             recorder=self.recorder,
             flusher=self.flusher,
             consumer=ports.consumer,
-            guards=Guards(refetcher, crash_guard, OpenTransactions(clock=clock, metrics=metrics)),
+            journal=ports.journal,
             clock=clock,
             metrics=metrics,
             stop=ports.stop,

@@ -400,12 +400,12 @@ def test_end_of_which_only_markers_are_left_is_no_lag(bench: Bench) -> None:
 def test_what_an_open_transaction_holds_up_is_told_until_more_is_handed_over(bench: Bench) -> None:
     """The end is reached at the last stable offset, and the log goes on behind it; nothing is said of the unknown."""
     bench.library.marks = (0, 11)
-    assert bench.adapter.held_up({P0: 5}) == {}
+    assert bench.adapter.blocked_by_transaction({P0: 5}) == {}
     bench.consume(scripted_message(9, error=KafkaError(KafkaError._PARTITION_EOF)))
-    assert bench.adapter.held_up({P0: 5}) == {P0: 9}
-    assert bench.adapter.held_up({P0: 10}) == {}
+    assert bench.adapter.blocked_by_transaction({P0: 5}) == {P0: 9}
+    assert bench.adapter.blocked_by_transaction({P0: 10}) == {}
     bench.library.marks = (0, 9)
-    assert bench.adapter.held_up({P0: 5}) == {}
+    assert bench.adapter.blocked_by_transaction({P0: 5}) == {}
 
 
 def test_end_is_a_lag_again_after_a_rewind(bench: Bench) -> None:

@@ -11,15 +11,14 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from log_partitioner.adapters.metrics import ANY, METRICS, PrometheusMetrics
-from log_partitioner.control.flush_policy import FlushReason
+from log_partitioner.control.flush_policy import STEPS, FlushReason
 from log_partitioner.control.state import Phase
 from log_partitioner.formats.dead_letter import Reason
 from log_partitioner.formats.findings import Kind
-from log_partitioner.runtime import flush_steps
-from log_partitioner.runtime.flush_steps import STEPS
+from log_partitioner.runtime import flusher
 from tests.fakes.metrics import RecordingMetrics
 
-RUNTIME = Path(flush_steps.__file__).parent
+RUNTIME = Path(flusher.__file__).parent
 # What `promtool check metrics` objects to, by its own rules (prometheus/client_golang, testutil/promlint).
 NOT_BASE_UNITS = (
     "milliseconds", "ms", "minutes", "hours", "days", "kilobytes", "megabytes", "kb", "mb", "percent", "ratio_percent",

@@ -70,7 +70,7 @@ def test_closed_batch_is_a_value_that_later_records_do_not_change() -> None:
     batch = opened()
     record = SourceRecord(A, 5, 9, None, b"x", ())
     batch.dead_letters.append(DeadLetter(record, Reason.MALFORMED, "", None))
-    batch.source_bytes, batch.records, batch.entries = 12, 1, 1
+    batch.source_bytes, batch.entries = 12, 1
     value = batch.close(tracker.by_tp)
     tracker.by_tp[A].cover(6, timestamp_ms=None)
     batch.dead_letters.clear()

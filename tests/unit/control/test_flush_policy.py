@@ -11,7 +11,6 @@ from log_partitioner.control.flush_policy import (
     FlushWork,
     Size,
     StepSeconds,
-    decide_by_age,
     decide_by_load,
 )
 
@@ -65,12 +64,6 @@ def test_batch_after_one_that_was_too_large_is_full_at_its_size(size_max: Size) 
     """In bytes or in entries, whichever comes first; a batch is never smaller than one record."""
     assert decide_by_load(LOAD, BOUNDS, estimate_s=0, size_max=size_max) is FlushReason.SHRUNK
     assert decide_by_load(FlushLoad(), BOUNDS, estimate_s=0, size_max=size_max) is None
-
-
-@pytest.mark.parametrize(("now_s", "reason"), [(129.9, None), (130, FlushReason.INTERVAL), (500, FlushReason.INTERVAL)])
-def test_batch_is_old_after_the_interval_since_it_was_opened(now_s: float, reason: FlushReason | None) -> None:
-    """The timer runs from the opening of the batch."""
-    assert decide_by_age(opened_at_s=100, now_s=now_s, bounds=BOUNDS) is reason
 
 
 def test_estimate_grows_with_each_part_of_the_work() -> None:

@@ -11,14 +11,13 @@ import pytest
 from structlog.testing import capture_logs
 
 from log_partitioner.batch.fast_lane import TakenRun
-from log_partitioner.boundary import Poll
+from log_partitioner.boundary import Poll, Spool
 from log_partitioner.config.settings import Settings
 from log_partitioner.control.flush_policy import FlushReason
 from log_partitioner.control.state import Phase
 from log_partitioner.errors import SourceError, StopError
 from log_partitioner.formats.model import SourceRecord
 from log_partitioner.input.decode import Decoded
-from log_partitioner.runtime.ports import Spool
 from log_partitioner.runtime.recorder import Recorder
 from tests.fakes.committer import Outcome
 from tests.fakes.records import P0, P1, entry, value_of
@@ -37,7 +36,7 @@ class CountingRecorder(Recorder):
     def take(self, poll: Poll, first: int, stop: int, *, weight_max: int, bytes_max: int) -> TakenRun:
         """Keep them, too; the one that is not plain comes through `record`."""
         run = super().take(poll, first, stop, weight_max=weight_max, bytes_max=bytes_max)
-        self.given += poll[first : first + run.records - (run.rest is not None)]
+        self.given += [poll[at] for at in range(first, first + run.records - (run.rest is not None))]
         return run
 
     def record(self, record: SourceRecord, decoded: Decoded | None = None) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -25,9 +27,8 @@ from log_partitioner.control.flush_policy import ESTIMATE_SHARE, FIXED_SHARE, SP
 from log_partitioner.errors import SourceError
 from log_partitioner.formats.model import CommittedOffset, TopicPartition
 from log_partitioner.runtime import app
-from log_partitioner.runtime.app import Process
-from log_partitioner.runtime.participation import Participation
-from log_partitioner.runtime.stop import StopFlag
+from log_partitioner.runtime.app import Process, handle_signals
+from log_partitioner.runtime.runloop import StopFlag
 from tests.fakes.clock import FakeClock
 
 
@@ -85,7 +86,7 @@ class Watched:
         self.is_member, self.answers = False, False
         self.brokers = Brokers(self.clock.now_s)
         process.clock, process._brokers = self.clock, self.brokers  # type: ignore[assignment]
-        process._participation = Participation(without_max_s=600, now_s=self.clock.now_s())
+        process._without_max_s, process._part_at_s, process._looked_at_s = 600, self.clock.now_s(), self.clock.now_s()
         process._consumer = self  # type: ignore[assignment]
 
     def membership(self) -> Membership:
@@ -131,9 +132,20 @@ def test_worker_whom_the_group_does_not_take_ends_in_time_with_the_reason_last_h
 
 
 def test_worker_whom_nobody_answers_ends_too(watched: Watched) -> None:
-    """There may be no reason at all."""
-    with pytest.raises(SourceError, match="the group has not answered"):
-        watched.beat(600)
+    """There may be no reason at all, and minutes between two looks, as in a flush."""
+    watched.beat(360)
+    watched.clock.advance(239.0)
+    with pytest.raises(SourceError, match="no part in the group for 600 s: the group has not answered"):
+        watched.beat(1)
+
+
+def test_worker_that_was_stopped_for_long_has_its_time_anew(watched: Watched) -> None:
+    """Nobody asked for its membership meanwhile; the time begins at the first look afterwards."""
+    watched.beat(1)
+    watched.clock.advance(5000.0)
+    watched.beat(600)
+    with pytest.raises(SourceError, match="no part in the group for 600 s"):
+        watched.beat(1)
 
 
 def test_full_group_is_waited_for_without_end_and_readiness_says_so(watched: Watched) -> None:
@@ -174,3 +186,25 @@ def test_member_without_records_whom_a_broker_answers_goes_on_though_another_fai
     """Nothing but a question tells that case from the one before."""
     watched.is_member = watched.answers = True
     watched.beat(1500, trouble="connection refused")
+
+
+@pytest.fixture
+def handlers() -> Iterator[None]:
+    """Leave the handlers of this process as they were."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.usefixtures("handlers")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_first_signal_asks_to_stop_and_the_second_to_abandon(number: signal.Signals) -> None:
+    """SIGINT raises no KeyboardInterrupt: that would lose the records of the call it falls into (KAFKA_FACTS F4)."""
+    stop = StopFlag()
+    handle_signals(stop)
+    assert not stop.requested
+    os.kill(os.getpid(), number)
+    assert (stop.requested, stop.abandoned) == (True, False)
+    os.kill(os.getpid(), number)
+    assert (stop.requested, stop.abandoned) == (True, True)

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from contextlib import suppress
 from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
 
 from log_partitioner.batch.batch import ClosedBatch
+from log_partitioner.boundary import SentFlush
 from log_partitioner.control.deadline import Deadline
 from log_partitioner.control.flush_policy import FlushReason
 from log_partitioner.control.state import Phase
-from log_partitioner.errors import DiscardError, SourceError, StopError, TooManyFailuresError
+from log_partitioner.errors import SourceError, StopError, TooManyFailuresError
 from log_partitioner.formats import offset_metadata
 from log_partitioner.formats.model import CommittedOffset
-from log_partitioner.runtime.flusher import FlushSummary
 from log_partitioner.runtime.positions import TOPIC_IDS_S
 from tests.fakes.committer import Outcome
 from tests.fakes.consumer import FakeConsumer
@@ -534,7 +533,7 @@ def test_flush_gets_what_the_steps_after_it_do_not_need() -> None:
     deadlines: list[float] = []
     flush = worker.flusher.flush
 
-    def remember(batch: ClosedBatch, reason: FlushReason, *, deadline: Deadline) -> FlushSummary:
+    def remember(batch: ClosedBatch, reason: FlushReason, *, deadline: Deadline) -> SentFlush:
         deadlines.append(deadline.remaining_s())
         return flush(batch, reason, deadline=deadline)
 
@@ -587,8 +586,7 @@ def test_process_that_is_stopped_behind_an_assignment_asks_again(
     worker.controller.on_assigned(gone)
     for _ in range(3):
         worker.controller.consume_returned()
-        with suppress(DiscardError):
-            worker.controller.prepare()
+        worker.controller.prepare()
         worker.controller.position()
     assert not worker.controller.state.to_seek
 

@@ -9,12 +9,11 @@ from typing import Any
 
 import pytest
 
-from log_partitioner.boundary import Poll
 from log_partitioner.errors import SourceError
 from log_partitioner.formats.dead_letter import parse_headers
 from log_partitioner.formats.model import CommittedOffset, SourceRecord, TopicPartition
 from tests.fakes.journal import FakeJournal
-from tests.fakes.records import P0, P1
+from tests.fakes.records import P0, P1, poll_of
 from tests.fakes.rig import Rig
 from tests.fakes.worker import DEAD_LETTERS, FakeWorker, Rules
 
@@ -213,12 +212,12 @@ def test_record_put_away_of_another_topic_partition_slows_nobody_and_is_forgotte
     for tp in (P0, P1):
         recorder.place(tp, CommittedOffset(0))
     ahead, others = rig.broker.logs[P0].records, rig.broker.logs[P1].records
-    assert [guard.is_alone for _ in guard.parts(Poll.of(ahead[DEADLY + 1 :]), nothing)] == [False]
-    assert [guard.is_alone for _ in guard.parts(Poll.of(others), nothing)] == [False]
-    assert [guard.is_alone for _ in guard.parts(Poll.of(ahead), nothing)] == [False, True, False]
+    assert [guard.is_alone for _ in guard.parts(poll_of(ahead[DEADLY + 1 :]), nothing)] == [False]
+    assert [guard.is_alone for _ in guard.parts(poll_of(others), nothing)] == [False]
+    assert [guard.is_alone for _ in guard.parts(poll_of(ahead), nothing)] == [False, True, False]
 
     recorder.disown(P0)
-    list(guard.parts(Poll.of(others), nothing))
+    list(guard.parts(poll_of(others), nothing))
     assert journal.line == b""
 
 
@@ -297,7 +296,7 @@ def test_fewer_records_are_taken_at_once_from_one_end_to_the_next(ends: int, par
     worker = rig.worker("a", journal=journal)
     worker.recorder.place(P0, CommittedOffset(0))
     assert [
-        stop - first for first, stop in worker.loop._crash_guard.parts(Poll.of(rig.broker.logs[P0].records), nothing)
+        stop - first for first, stop in worker.loop._crash_guard.parts(poll_of(rig.broker.logs[P0].records), nothing)
     ] == parts
     assert worker.metrics.gauges.get(("cautious", ()), 0) == (ends > 0)
 
@@ -309,4 +308,4 @@ def test_suspects_of_what_is_not_ours_slow_nobody() -> None:
         assert run_until_it_ends(rig, deadly_worker(rig, journal))
     worker = rig.worker("a", journal=journal)
     records = [record._replace(tp=TopicPartition("another", 0)) for record in rig.broker.logs[P1].records]
-    assert [stop - first for first, stop in worker.loop._crash_guard.parts(Poll.of(records), nothing)] == [20]
+    assert [stop - first for first, stop in worker.loop._crash_guard.parts(poll_of(records), nothing)] == [20]

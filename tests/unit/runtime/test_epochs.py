@@ -72,6 +72,7 @@ def test_batch_is_opened_where_the_committed_offsets_are() -> None:
     put_out_and_overtaken_without_batch(rig, worker)
     for record in rig.broker.logs[P0].read(0, 1):
         assert worker.recorder.accepts(record)
+    worker.controller.consume_returned()
     assert not worker.controller.open_batch()
     assert worker.controller.state.to_seek == {P0, P1}
     worker.consumer.member.queue.clear()

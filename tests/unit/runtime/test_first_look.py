@@ -10,15 +10,14 @@ import pytest
 from structlog.testing import capture_logs
 
 from log_partitioner import native
-from log_partitioner.boundary import Poll
 from log_partitioner.config.settings import InputSettings, Settings, TimeSettings, UserSettings
 from log_partitioner.control.flush_history import Flushed
 from log_partitioner.errors import PathsError
 from log_partitioner.formats.dead_letter import DeadLetter, Reason
 from log_partitioner.formats.model import FATAL, SourceRecord, TopicPartition
-from log_partitioner.runtime.first_look import ENTRIES, Doubt, FirstBatch
+from log_partitioner.runtime.first_look import ENTRIES, FirstLook
 from tests.fakes.lanes import opened, record_all, settings
-from tests.fakes.records import P0, P1
+from tests.fakes.records import P0, P1, poll_of
 from tests.fakes.rig import Rig
 from tests.fakes.worker import FakeWorker, Rules
 
@@ -38,13 +37,14 @@ def records(count: int, value: dict[str, Any], *, tp: TopicPartition = APP, firs
 
 def doubts(
     given: list[SourceRecord], rules: Settings, *, is_fast: bool, is_closed: bool = False, at_once: int = 500
-) -> list[Doubt]:
+) -> list[Any]:
     """Record all and give what is told of the settings."""
     recorder = opened(given, rules, is_fast=is_fast)
-    record_all(recorder, Poll.of(given), at_once)
-    if is_closed:
-        recorder.close()
-    return recorder.first_look.doubts()
+    with capture_logs() as lines:
+        record_all(recorder, poll_of(given), at_once)
+        if is_closed:
+            recorder.close()
+    return [SimpleNamespace(**line) for line in lines]
 
 
 def two_topics(**sections: Any) -> Settings:
@@ -118,7 +118,7 @@ def test_batch_counts_what_goes_by_kafkas_time(is_fast: bool) -> None:  # noqa: 
     """Which `flush_committed` says beside what is dead."""
     given = records(30, GOOD) + records(20, {"user": "ann"}, first=30) + records(10, {}, first=50)
     recorder = opened(given, settings(), is_fast=is_fast)
-    record_all(recorder, Poll.of(given), 7)
+    record_all(recorder, poll_of(given), 7)
     outcomes = {"written": 30, "record_timestamp": 20, "no_user": 10}
     assert (recorder.close().record_timestamps, dict(recorder.outcomes)) == (20, outcomes)
 
@@ -195,7 +195,7 @@ def test_first_batch_that_is_small_or_not_all_dead_is_committed(dead: int, good:
     fill(rig, dead, good)
     flushed(rig, worker)
     assert rig.committed()[P0] == dead + good
-    assert worker.worker.first_batch.has_fit == (good > 1)
+    assert worker.recorder.first_look.has_fit == (good > 1)
 
 
 def test_dead_batch_later_in_life_is_committed() -> None:
@@ -235,10 +235,9 @@ def test_first_batch_of_records_that_may_not_be_decoded_is_told_without_fields()
         DeadLetter(SourceRecord(P0, n, NOW_MS, None, b'{"usr": 1}', (), unreadable=FATAL), Reason.FATAL, "", None)
         for n in range(200)
     )
-    progress = {P0: SimpleNamespace(entries=200, dead_letters=200)}
-    batch: Any = SimpleNamespace(progress=progress, spans={P0: (0, 200)}, dead_letters=letters)
+    batch: Any = SimpleNamespace(entries=200, dead=200, spans={P0: (0, 200)}, dead_letters=letters)
     with pytest.raises(PathsError, match="fields that were seen: none"):
-        FirstBatch(rules_of().settings, set()).require_fit(batch)
+        FirstLook(rules_of().settings).require_fit(batch, set())
 
 
 def test_doubt_is_one_line_of_the_log() -> None:

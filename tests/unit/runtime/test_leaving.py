@@ -15,7 +15,7 @@ from log_partitioner.config.settings import HttpSettings, KafkaSettings, Setting
 from log_partitioner.control.state import Phase
 from log_partitioner.errors import LeavingError, SpoolError, StopError
 from log_partitioner.runtime.app import Process
-from log_partitioner.runtime.stop import StopFlag
+from log_partitioner.runtime.runloop import StopFlag
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""The transaction: the only user of `confluent_kafka.Producer`. Fulfils `runtime.ports.Committer`.
+"""The transaction: the only user of `confluent_kafka.Producer`. Fulfils `boundary.Committer`.
 
 A new producer for every transaction: librdkafka has no KIP-890 and retries EndTxn by itself, so a delayed one could
 hit the next transaction of the same epoch, unseen by us; InitProducerId raises the epoch (ADR 3, KAFKA_FACTS F2).

@@ -1,4 +1,4 @@
-"""The group member: the only user of `confluent_kafka.Consumer`. Fulfils `runtime.ports.Consumer`.
+"""The group member: the only user of `confluent_kafka.Consumer`. Fulfils `boundary.Consumer`.
 
 The callback of an assignment only takes note, because the library answers fewer questions there (KAFKA_FACTS L4). The
 first seek, outside of callbacks, hands the partition to the library at the very offset: an offset that the library
@@ -321,7 +321,7 @@ class KafkaConsumer:
                 found[tp] = next_offset if self._reached.get(tp, -1) >= end else end
         return found
 
-    def held_up(self, next_offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    def blocked_by_transaction(self, next_offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Return TopicPartitions that stand still although more is there, each with the offset of the open transaction.
 
         The library says that the end is reached at the last stable offset; the end that it was told lies behind it.

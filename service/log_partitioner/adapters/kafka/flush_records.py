@@ -1,4 +1,4 @@
-"""Flush records as the group has written them, newest first. Fulfils `runtime.ports.FlushRecords`.
+"""Flush records as the group has written them, newest first. Fulfils `boundary.FlushRecords`.
 
 The worker reads them after an assignment, by a client of its own, outside callbacks.
 """
