@@ -214,11 +214,8 @@ class Consumer(Protocol):
     def failures(self) -> Mapping[TopicPartition, FetchFailure]:
         """Return unreadable offsets of TopicPartitions since they were assigned or sought last.
 
-        Nothing behind it is handed over: such a TopicPartition is paused until it is fetched again, or sought.
+        Nothing behind it is handed over: such a TopicPartition is paused until it is sought.
         """
-
-    def fetch_again(self, tp: TopicPartition, start: CommittedOffset) -> None:
-        """Fetch a failed TopicPartition from this offset on."""
 
     def committed(
         self, tps: Iterable[TopicPartition], *, deadline: Deadline

@@ -132,7 +132,7 @@ def read(consumer: KafkaConsumer, *, to: int, longer_s: float = 0.3) -> list[Sou
 
 @pytest.mark.parametrize("damage", first_quick(DAMAGES))
 def test_nothing_behind_what_cannot_be_read_is_handed_over(cluster: MockCluster, damage: str) -> None:
-    """Whatever the library goes on to deliver; fetched again, it fails again."""
+    """Whatever the library goes on to deliver; sought again, it fails again."""
     bad, code = DAMAGES[damage]
     for records in (GOOD[0], bad, GOOD[1]):
         cluster.append(records)
@@ -140,7 +140,7 @@ def test_nothing_behind_what_cannot_be_read_is_handed_over(cluster: MockCluster,
         assert [one.value for one in read(consumer, to=6)] == [b"a", b"b"]
         assert (2, code) == consumer.failures()[TP][:2]
         for _ in range(3):
-            consumer.fetch_again(TP, CommittedOffset(2))
+            consumer.seek(TP, CommittedOffset(2), deadline=soon())
             assert ([], code) == (read(consumer, to=6), consumer.failures()[TP].code)
         consumer.seek(TP, CommittedOffset(6), deadline=soon())
         assert [one.value for one in read(consumer, to=6)] == [b"g"]
@@ -152,7 +152,7 @@ def test_what_is_assigned_anew_begins_where_it_is_told(cluster: MockCluster) -> 
         cluster.append(records)
     with reading(cluster) as consumer:
         for epoch in (None, 0) * 6:
-            consumer.fetch_again(TP, CommittedOffset(1, epoch))
+            consumer.seek(TP, CommittedOffset(1, epoch), deadline=soon())
             assert [one.offset for one in read(consumer, to=1, longer_s=0.05)][:1] == [1]
 
 

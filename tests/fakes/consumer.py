@@ -189,12 +189,6 @@ class FakeConsumer:
         """Give what could not be read."""
         return self.failed
 
-    def fetch_again(self, tp: TopicPartition, start: CommittedOffset) -> None:
-        """Fetch one that has failed from this offset on."""
-        assert tp in self.positions, f"{tp} is not owned"
-        self.positions[tp] = self._compared(tp, start)
-        self.failed.pop(tp, None)
-
     def partitions_of(self, topic: str, *, deadline: Deadline) -> list[TopicPartition]:
         """Ask for all TopicPartitions of a topic."""
         del deadline

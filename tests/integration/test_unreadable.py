@@ -143,7 +143,7 @@ def test_pause_over_a_damaged_batch_is_no_end_of_the_log(broker: KafkaCluster, d
         while not consumer.failures() and not deadline.has_passed():
             assert not consumer.consume(records_max=100, timeout_s=0.05)
         assert consumer.failures()[damaged].code == code
-        consumer.fetch_again(damaged, CommittedOffset(0))
+        consumer.seek(damaged, CommittedOffset(0), deadline=deadline)
     consumer.close()
 
 

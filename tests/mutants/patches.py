@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from log_partitioner.boundary import Poll, StoredObject
+from log_partitioner.control.deadline import Deadline
 from log_partitioner.control.flush_policy import FlushCost, FlushReason, FlushWork, Size, StepSeconds
 from log_partitioner.formats.model import CommittedOffset, SourceRecord, TopicPartition
 from log_partitioner.input.decode import Decoded, RecordDecoder
@@ -89,13 +90,13 @@ def learns_from_commits_alone(cost: FlushCost, work: FlushWork, seconds: StepSec
     return cost if min(done) < 1 else _after(cost, work, seconds, done)
 
 
-def goes_on_behind_damage(own: Refetcher, *, flush: Callable[[], None]) -> None:
+def goes_on_behind_damage(own: Refetcher, *, flush: Callable[[], None], deadline: Deadline) -> None:
     """Go on at the next offset that can be read, and say nothing of those before it."""
     del flush
     tried: dict[TopicPartition, int] = own.__dict__.setdefault("tried", {})
     for tp in own._consumer.failures().keys() & own._recorder.positions.keys():
         tried[tp] = 1 + max(own._recorder.positions[tp].next_offset, tried.get(tp, 0))
-        own._consumer.fetch_again(tp, CommittedOffset(tried[tp]))
+        own._consumer.seek(tp, CommittedOffset(tried[tp]), deadline=deadline)
 
 
 def takes_error_events_for_nothing(_own: Any, _error: Any, _message: Any) -> None:

@@ -95,11 +95,6 @@ class ReadAhead:
         super().seek(tp, start, deadline=deadline)  # type: ignore[misc]
         self.begins_anew(frozenset({tp}))
 
-    def fetch_again(self, tp: TopicPartition, start: CommittedOffset) -> None:
-        """Fetch one that has failed from this offset on."""
-        super().fetch_again(tp, start)  # type: ignore[misc]
-        self.begins_anew(frozenset({tp}))
-
     def pause(self) -> None:
         """Hand over nothing."""
         super().pause()  # type: ignore[misc]

@@ -1,7 +1,7 @@
 """Retries records that the client library cannot read, and never goes on behind them.
 
 A bad fetch is not a bad log: another replica, or the same one a moment later, may hand over the records. The consumer
-hands over no more of the TopicPartition until it is fetched again (I1); only a person skips offsets (`log-partitioner
+hands over no more of the TopicPartition until it is sought again (I1); only a person skips offsets (`log-partitioner
 offsets skip`).
 """
 
@@ -13,6 +13,7 @@ from typing import NamedTuple
 import structlog
 
 from log_partitioner.boundary import Clock, Consumer, FetchFailure, Metrics
+from log_partitioner.control.deadline import Deadline
 from log_partitioner.formats.log_events import Unreadable, tell
 from log_partitioner.formats.model import CommittedOffset, TopicPartition
 from log_partitioner.runtime.recorder import Recorder
@@ -42,8 +43,8 @@ class Refetcher:
         self._troubles: dict[TopicPartition, _Trouble] = {}
         self._log = structlog.get_logger("refetch")
 
-    def turn(self, *, flush: Callable[[], None]) -> None:
-        """Note new failures, and fetch again those that are due, after a flush of the open batch.
+    def turn(self, *, flush: Callable[[], None], deadline: Deadline) -> None:
+        """Note new failures, and seek those that are due, after a flush of the open batch.
 
         The consumer assigns the TopicPartition anew, which the library may take for the answer to a revoke that it has
         not reported yet. Then the next owner reads the revoked ones, from their committed offsets.
@@ -69,7 +70,8 @@ class Refetcher:
             flush()
         for tp in due:
             if (progress := self._recorder.positions.get(tp)) is not None:
-                self._consumer.fetch_again(tp, CommittedOffset(progress.next_offset, progress.leader_epoch))
+                start = CommittedOffset(progress.next_offset, progress.leader_epoch)
+                self._consumer.seek(tp, start, deadline=deadline)
         self._metrics.set("held_topic_partitions", sum(one.times > RETRIES for one in self._troubles.values()))
 
     def _note(self, tp: TopicPartition, offset: int, failure: FetchFailure) -> None:

@@ -126,7 +126,7 @@ class Runloop:
             except Exception:  # of broker, store or disk, or a bug of ours: it would be no record's doing
                 self._crash_guard.release()
                 raise
-        self._refetcher.turn(flush=lambda: self._flush(FlushReason.REFETCH))
+        self._refetcher.turn(flush=lambda: self._flush(FlushReason.REFETCH), deadline=self._controller.deadline)
         if self._stop.requested:
             self._controller.stop()
         else:

@@ -167,7 +167,7 @@ def test_offset_out_of_range_stops_the_worker(bench: Bench, code: int) -> None:
     bench.seek(P0)
     assert bench.consume(scripted_message(2**52, error=KafkaError(code)), scripted_message(41)) == []
     assert bench.adapter.failures()[P0].offset == 2**52
-    bench.adapter.fetch_again(P0, CommittedOffset(41))
+    bench.adapter.seek(P0, CommittedOffset(41), deadline=soon())
     with pytest.raises(StartPositionError, match="source-0"):
         bench.consume(scripted_message(41, error=KafkaError(code)))
 
@@ -231,7 +231,7 @@ def test_what_has_failed_is_assigned_anew_and_sought_where_it_is_to_go_on(bench:
     bench.seek(P0, P1)
     bench.consume(scripted_message(2, error=KafkaError(KafkaError._BAD_MSG)))
     bench.library.calls.clear()
-    bench.adapter.fetch_again(P0, CommittedOffset(2))
+    bench.adapter.seek(P0, CommittedOffset(2), deadline=soon())
     assert bench.library.calls == ["incremental_unassign", "incremental_assign"]
     assert bench.library.assigned == {S0: (2, None, ""), S1: (40, 2, "meta")}
     assert (bench.library.paused, bench.consume(scripted_message(2))) == (set(), [2])

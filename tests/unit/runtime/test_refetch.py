@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from structlog.testing import capture_logs
 
+from log_partitioner.control.deadline import Deadline
 from log_partitioner.formats.model import CommittedOffset, TopicPartition
 from log_partitioner.runtime.refetch import HOLD_S, RETRIES
 from tests.fakes.records import P0, P1
@@ -80,13 +81,13 @@ def test_nothing_is_open_while_it_is_fetched_again(monkeypatch: pytest.MonkeyPat
     """The next owner would read an open batch again if the library took the call for the answer to a revoke."""
     rig, worker = broken()
     was_open: list[bool] = []
-    fetch_again = worker.consumer.fetch_again
+    seek = worker.consumer.seek
 
-    def noted(tp: TopicPartition, start: CommittedOffset) -> None:
+    def noted(tp: TopicPartition, start: CommittedOffset, *, deadline: Deadline) -> None:
         was_open.append(worker.recorder.has_progress)
-        fetch_again(tp, start)
+        seek(tp, start, deadline=deadline)
 
-    monkeypatch.setattr(worker.consumer, "fetch_again", noted)
+    monkeypatch.setattr(worker.consumer, "seek", noted)
     turn(rig, worker, 4)
     assert was_open
     assert not any(was_open)
@@ -100,13 +101,13 @@ def test_what_is_held_is_fetched_again_together(monkeypatch: pytest.MonkeyPatch)
     rig.fill(P1, 2)
     turn(rig, worker, 2 * round(HOLD_S))
     at: dict[TopicPartition, list[float]] = {P0: [], P1: []}
-    fetch_again = worker.consumer.fetch_again
+    seek = worker.consumer.seek
 
-    def noted(tp: TopicPartition, start: CommittedOffset) -> None:
+    def noted(tp: TopicPartition, start: CommittedOffset, *, deadline: Deadline) -> None:
         at[tp].append(rig.clock.now_s())
-        fetch_again(tp, start)
+        seek(tp, start, deadline=deadline)
 
-    monkeypatch.setattr(worker.consumer, "fetch_again", noted)
+    monkeypatch.setattr(worker.consumer, "seek", noted)
     turn(rig, worker, 2 * round(HOLD_S))
     assert at[P0]
     assert at[P0] == at[P1]

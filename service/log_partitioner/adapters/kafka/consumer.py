@@ -39,7 +39,6 @@ Answers = list[confluent_kafka.TopicPartition]
 
 _SEEK_AGAIN_S = 0.01
 _SEEK_S = 1.0  # at least, for the library to begin with, or to stop, what it was told to
-_ASSIGNED_S = 10.0
 JOIN_AGAIN_S = 5.0
 
 
@@ -175,10 +174,6 @@ class KafkaConsumer:
     def failures(self) -> Mapping[TopicPartition, FetchFailure]:
         """Return the unreadable offsets; such a TopicPartition is paused until it is sought."""
         return self._failures
-
-    def fetch_again(self, tp: TopicPartition, start: CommittedOffset) -> None:
-        """Read a failed TopicPartition from this offset on; the others stay as they are."""
-        self.seek(tp, start, deadline=Deadline.after(_ASSIGNED_S, time.monotonic))
 
     def committed(
         self, tps: Iterable[TopicPartition], *, deadline: Deadline
