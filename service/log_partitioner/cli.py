@@ -14,11 +14,14 @@ import sys
 from collections.abc import Sequence
 
 from log_partitioner import privacy, trial
+from log_partitioner.adapters import logs
+from log_partitioner.adapters.kafka.options import find_refused
 from log_partitioner.batch.fast_lane import why_no_lane
 from log_partitioner.config import checks
 from log_partitioner.config.settings import Settings
 from log_partitioner.errors import LogPartitionerError, SettingsError
 from log_partitioner.offsets import command as offsets
+from log_partitioner.outside import connect
 from log_partitioner.proof.audit import run as audit
 from log_partitioner.proof.verify import command as verify_logs
 from log_partitioner.usage import COMMANDS, add_usage
@@ -81,7 +84,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _run(_options: argparse.Namespace) -> int:
-    from log_partitioner.runtime.app import run  # noqa: PLC0415 - the other commands need no store
+    from log_partitioner.runtime.app import run  # noqa: PLC0415 - a second of imports that no other command needs
 
     run(_load_for_worker())
     return 0
@@ -128,9 +131,6 @@ def _check_config(options: argparse.Namespace) -> int:
 
 
 def _connect(settings: Settings) -> int:
-    from log_partitioner.adapters import logs  # noqa: PLC0415 - as the next
-    from log_partitioner.outside import connect  # noqa: PLC0415 - the other commands need neither store nor brokers
-
     logs.configure(level="error", style="auto", worker=settings.worker, boot="check", stream=sys.stderr)
     return 0 if connect(settings) else FAILED
 
@@ -143,7 +143,6 @@ def _try(options: argparse.Namespace) -> int:
 
 def _load_for_worker() -> Settings:
     """Load settings that the client library takes, too."""
-    from log_partitioner.adapters.kafka.options import find_refused  # noqa: PLC0415 - the other commands need no Kafka client
 
     def ask_library(settings: Settings) -> list[str]:
         privacy.hide(settings.secrets)

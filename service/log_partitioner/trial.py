@@ -13,8 +13,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
+from log_partitioner.adapters.kafka.topics import KafkaTopics
 from log_partitioner.avro.entry_types import EntryTypes
 from log_partitioner.avro.infer import TooDeepError, TooManyFieldsError
 from log_partitioner.avro.schema import META, schema_of
@@ -31,9 +32,6 @@ from log_partitioner.partitioning.event_time import parse_event_time
 from log_partitioner.partitioning.locate import compile_path
 from log_partitioner.partitioning.partitioner import Partitioner, Placement, Rejection
 from log_partitioner.privacy import printable
-
-if TYPE_CHECKING:
-    from log_partitioner.adapters.kafka.topics import KafkaTopics
 
 EXAMPLES = 10
 FIELDS = 40
@@ -91,8 +89,6 @@ def main(options: argparse.Namespace, settings: Settings) -> int:
 
 def _sample(options: argparse.Namespace, settings: Settings) -> Iterator[SourceRecord]:
     if options.topic is not None:
-        from log_partitioner.adapters.kafka.topics import KafkaTopics  # noqa: PLC0415 - a file needs no Kafka client
-
         with KafkaTopics.of(settings.kafka) as topics:
             yield from newest(topics, options.topic, options.records)
     elif options.file == "-":

@@ -10,12 +10,20 @@ import argparse
 import secrets
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import structlog
 
+from log_partitioner.adapters.clock import SystemClock
+from log_partitioner.adapters.kafka.admin import commit_offsets, require_nobody
+from log_partitioner.adapters.kafka.committer import KafkaCommitter
+from log_partitioner.adapters.kafka.consumer import KafkaConsumer
+from log_partitioner.adapters.kafka.flush_records import KafkaFlushRecords
+from log_partitioner.adapters.kafka.options import consumer_options, producer_options
+from log_partitioner.adapters.kafka.topics import Search
+from log_partitioner.adapters.logs import configure
 from log_partitioner.batch.messages import Sender, adoption_messages
-from log_partitioner.boundary import END_OFFSET
+from log_partitioner.boundary import END_OFFSET, Message
 from log_partitioner.config.settings import Settings
 from log_partitioner.control.deadline import Deadline
 from log_partitioner.control.flush_history import OurGroup
@@ -24,10 +32,6 @@ from log_partitioner.formats.log_events import OffsetsSkipped, tell
 from log_partitioner.formats.model import CommittedOffset, TopicPartition
 from log_partitioner.offsets.plans import Change, Target, plan_adoption, plan_changes, plan_skip
 from log_partitioner.offsets.survey import ANSWER_S, Survey
-
-if TYPE_CHECKING:
-    from log_partitioner.adapters.kafka.consumer import KafkaConsumer
-    from log_partitioner.boundary import Message
 
 NAME = "offsets"  # of this program, where a worker's would stand
 _MEANINGS: dict[str, Target] = {"committed": "committed", "flushed": "flushed", "beginning": "beginning"}
@@ -96,8 +100,6 @@ def main(options: argparse.Namespace, settings: Settings) -> int:
     Raises:
         LogPartitionerError: refused, or not known.
     """
-    from log_partitioner.adapters.logs import configure  # noqa: PLC0415 - the other commands need no Kafka client
-
     boot = secrets.token_hex(4)
     level = "info" if options.action == "skip" else "warning"
     configure(level=level, style=settings.log.format, worker=NAME, boot=boot, stream=sys.stderr)
@@ -118,8 +120,6 @@ def _show(settings: Settings, topics: Sequence[str]) -> int:
 
 
 def _set(options: argparse.Namespace, settings: Settings) -> int:
-    from log_partitioner.adapters.kafka.admin import commit_offsets  # noqa: PLC0415
-
     with _Asking(settings, options.topic) as asking:
         survey = asking.survey()
         changes = plan_changes(survey, options.to, options.partition)
@@ -167,8 +167,6 @@ def _is_confirmed(cost: str, *, is_yes: bool) -> bool:
 
 
 def _skip(options: argparse.Namespace, settings: Settings, boot: str) -> int:
-    from log_partitioner.adapters.kafka.admin import require_nobody  # noqa: PLC0415
-
     kafka, tp, first = settings.kafka, TopicPartition(options.topic, options.partition), options.first
     with _Asking(settings, tp.topic) as asking:
         require_nobody(asking.options, [kafka.group_id], timeout_s=ANSWER_S)
@@ -192,8 +190,6 @@ def _skip(options: argparse.Namespace, settings: Settings, boot: str) -> int:
 
 
 def _adopt(options: argparse.Namespace, settings: Settings) -> int:
-    from log_partitioner.adapters.kafka.admin import require_nobody  # noqa: PLC0415
-
     kafka, topic = settings.kafka, options.topic
     groups = (options.from_group, kafka.group_id)
     if options.from_group == kafka.group_id:
@@ -225,17 +221,12 @@ class _Asking:
 
     def __init__(self, settings: Settings, topic: str, *, accepted: Sequence[str] | None = None) -> None:
         """Make the clients; they look for groups beside this one if `accepted` names those to ignore."""
-        from log_partitioner.adapters.clock import SystemClock  # noqa: PLC0415
-        from log_partitioner.adapters.kafka.consumer import KafkaConsumer  # noqa: PLC0415
-        from log_partitioner.adapters.kafka.flush_records import KafkaFlushRecords  # noqa: PLC0415
-        from log_partitioner.adapters.kafka.options import consumer_options  # noqa: PLC0415
-
         self._settings, self._topic, kafka = settings, topic, settings.kafka
         self._clock = SystemClock()
         self.options = consumer_options(settings, worker=NAME)
         alone_on = () if accepted is None else (topic,)
         group = OurGroup(kafka.group_id, alone_on=alone_on, accepted=accepted or ())
-        self._consumer: KafkaConsumer = KafkaConsumer(self.options, [topic])
+        self._consumer = KafkaConsumer(self.options, [topic])
         self._flush_records = KafkaFlushRecords(self.options, kafka.flushes_topic, group=group)
 
     def __enter__(self) -> Self:
@@ -260,8 +251,6 @@ class _Asking:
         Raises:
             SourceError: `first` can be read, or nobody can tell.
         """
-        from log_partitioner.adapters.kafka.topics import Search  # noqa: PLC0415
-
         log_end = self._consumer.offsets_at([tp], END_OFFSET, deadline=self._deadline())[tp]
         end = Search(self.options, tp, self._deadline()).readable_from(first, log_end)
         if end == first:
@@ -281,9 +270,6 @@ class _Asking:
         Raises:
             SourceError: nothing is committed, or nobody knows whether.
         """
-        from log_partitioner.adapters.kafka.committer import KafkaCommitter  # noqa: PLC0415
-        from log_partitioner.adapters.kafka.options import producer_options  # noqa: PLC0415
-
         options = producer_options(
             self._settings, worker=NAME, transactional_id=self._settings.offsets_transactional_id
         )
