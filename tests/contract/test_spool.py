@@ -213,8 +213,8 @@ def test_rows_that_changed_on_disk_are_never_sealed_and_are_read_again(
         return pieces[-1]
 
     monkeypatch.setattr(DiskBatch, "append", remember)
-    spool = {"memory_bytes_max": 1 if what == "rows" else 10**9}
-    worker = rig.owning(rules=Rules().with_settings(spool=spool).with_layout("pack"))
+    memory = {"memory_bytes_max": 1 if what == "rows" else 10**9}
+    worker = rig.owning(rules=Rules().with_settings(spool=memory).with_layout("pack"))
     for number in range(9):
         value = value_of(entry(f"user-{number}", text=chr(97 + number) * 5_000))
         rig.broker.logs[P0].append(value, timestamp_ms=rig.clock.wall_ms())

@@ -6,7 +6,8 @@ No user in a label. `promtool check metrics` accepts the names; `docs/METRICS.md
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Literal, NamedTuple
+from contextlib import suppress
+from typing import Any, Literal, NamedTuple
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
@@ -16,6 +17,8 @@ from log_partitioner.formats.dead_letter import Reason
 from log_partitioner.formats.findings import Kind
 
 PREFIX = "log_partitioner"
+Kinds = Literal["counter", "gauge", "histogram"]
+_KINDS: Mapping[Kinds, Any] = {"counter": Counter, "gauge": Gauge, "histogram": Histogram}
 ANY: tuple[str, ...] = ()
 """Values of a label that cannot be listed here: names and numbers of others, few of them."""
 
@@ -23,7 +26,7 @@ ANY: tuple[str, ...] = ()
 class Metric(NamedTuple):
     """One metric; the values of a label exclude each other, so that sums over a label count nothing twice."""
 
-    kind: Literal["counter", "gauge", "histogram"]
+    kind: Kinds
     text: str
     labels: Mapping[str, Collection[str]] = {}
     buckets: tuple[float, ...] = ()
@@ -109,47 +112,36 @@ class PrometheusMetrics:
     """Fulfils `boundary.Metrics`; counters end in `_total` by themselves."""
 
     def __init__(self) -> None:
-        self._registry = registry = CollectorRegistry()
-        self._counters: dict[str, Counter] = {}
-        self._gauges: dict[str, Gauge] = {}
-        self._histograms: dict[str, Histogram] = {}
+        self._registry = CollectorRegistry()
+        self._metrics: dict[str, Any] = {}
         for name, (kind, text, labels, buckets) in METRICS.items():
-            full = f"{PREFIX}_{name}"
-            match kind:
-                case "counter":
-                    self._counters[name] = Counter(full, text, labels, registry=registry)
-                case "gauge":
-                    self._gauges[name] = Gauge(full, text, labels, registry=registry)
-                case "histogram":
-                    self._histograms[name] = Histogram(full, text, labels, registry=registry, buckets=buckets)
+            more = {"buckets": buckets} if buckets else {}
+            self._metrics[name] = _KINDS[kind](f"{PREFIX}_{name}", text, labels, registry=self._registry, **more)
+
+    def _series(self, kind: Kinds, name: str, labels: Mapping[str, str]) -> Any:
+        assert METRICS[name].kind == kind, f"{name} is no {kind}"
+        return self._metrics[name].labels(**labels) if labels else self._metrics[name]
 
     def add(self, name: str, amount: float = 1, **labels: str) -> None:
         """Add to a counter."""
-        counter = self._counters[name]
-        (counter.labels(**labels) if labels else counter).inc(amount)
+        self._series("counter", name, labels).inc(amount)
 
     def set(self, name: str, value: float, **labels: str) -> None:
         """Set a gauge."""
-        gauge = self._gauges[name]
-        (gauge.labels(**labels) if labels else gauge).set(value)
+        self._series("gauge", name, labels).set(value)
 
     def forget(self, name: str, **labels: str) -> None:
         """Remove one series of a gauge, because its TopicPartition is no longer ours."""
-        gauge = self._gauges[name]
-        try:
-            gauge.remove(*labels.values())
-        except KeyError:
-            return
+        with suppress(KeyError):
+            self._metrics[name].remove(*labels.values())
 
     def observe(self, name: str, value: float, **labels: str) -> None:
         """Put a value into a histogram."""
-        histogram = self._histograms[name]
-        (histogram.labels(**labels) if labels else histogram).observe(value)
+        self._series("histogram", name, labels).observe(value)
 
     def value(self, name: str) -> float:
         """Read a gauge or a counter without labels."""
-        metric = self._gauges[name] if name in self._gauges else self._counters[name]
-        value: float = metric._value.get()  # noqa: SLF001 - the library has no public way
+        value: float = self._metrics[name]._value.get()  # noqa: SLF001 - the library has no public way
         return value
 
     def exposition(self) -> bytes:

@@ -14,7 +14,8 @@ import fcntl
 import hashlib
 import os
 import shutil
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -47,7 +48,7 @@ class DiskSpool:
         Raises:
             SpoolError: it holds something that is not ours, another process uses it, or the disk refuses.
         """
-        try:
+        with _disk(self._root):
             if self._root.is_symlink() or (self._root.exists() and not self._root.is_dir()):
                 raise SpoolError(f"{self._root} is not a directory of its own")
             self._root.mkdir(parents=True, exist_ok=True)
@@ -55,8 +56,6 @@ class DiskSpool:
                 raise SpoolError(f"{self._root} holds files that are not a spool's; choose an empty directory")
             self._take_lock()
             self._left = [path for path in self._root.iterdir() if path.name != _MARKER]
-        except OSError as error:
-            raise SpoolError(f"{self._root}: {error}") from error
         self._clear_left()
 
     def _take_lock(self) -> None:
@@ -94,10 +93,8 @@ class DiskSpool:
         if self._bytes >= self._bytes_max:
             raise SpoolError(f"W9: {self._bytes} bytes in the spool cannot be deleted, the limit is {self._bytes_max}")
         directory = self._root / batch_id
-        try:
+        with _disk(directory):
             directory.mkdir()
-        except OSError as error:
-            raise SpoolError(f"{directory}: {error}") from error
         batch = DiskBatch(directory, self)
         self._batches.add(batch)
         return batch
@@ -154,14 +151,12 @@ class DiskBatch:
             SpoolError: the disk refused, or the spool has its most bytes.
         """
         self.reserve(len(data))
-        try:
+        with _disk(f"append of {len(data)} bytes to {self._directory}"):
             if self._rows is None:
                 self._rows = (self._directory / "rows").open("xb+", buffering=0)
             written = 0
             while written < len(data):
                 written += os.pwrite(self._rows.fileno(), memoryview(data)[written:], self._end + written)
-        except OSError as error:
-            raise SpoolError(f"append of {len(data)} bytes to {self._directory}: {error}") from error
         piece = Piece(self._end, len(data), native.crc32(data))
         self._end += len(data)
         return piece
@@ -173,10 +168,8 @@ class DiskBatch:
             SpoolError: the disk refused, or holds something else than was written.
         """
         assert self._rows is not None, "a piece was appended before"
-        try:
+        with _disk(f"read of {piece.length} bytes in {self._directory}"):
             data = os.pread(self._rows.fileno(), piece.length, piece.start)
-        except (OSError, ValueError) as error:  # ValueError: the file is closed
-            raise SpoolError(f"read of {piece.length} bytes in {self._directory}: {error}") from error
         if len(data) != piece.length or native.crc32(data) != piece.crc32:
             raise SpoolError(f"{piece.length} bytes at {piece.start} of the spool are not what was written")
         return data
@@ -188,10 +181,8 @@ class DiskBatch:
             SpoolError: the disk refused.
         """
         path = self._directory / f"{number}.avro"
-        try:
+        with _disk(path):
             file = path.open("xb")
-        except OSError as error:
-            raise SpoolError(f"{path}: {error}") from error
         self._files.append(file)
         return DiskObject(path, file, self)
 
@@ -202,10 +193,8 @@ class DiskBatch:
             SpoolError: the disk refused, or holds something else than was written.
         """
         path = Path(sealed.path)
-        try:
+        with _disk(f"read of {path}"):
             data = path.read_bytes()
-        except OSError as error:
-            raise SpoolError(f"read of {path}: {error}") from error
         if len(data) != sealed.size or native.crc32(data) != sealed.crc32:
             raise SpoolError(f"{path} is not what was written")
         return data
@@ -256,10 +245,8 @@ class DiskObject:
             self._write()
 
     def _write(self) -> None:
-        try:
+        with _disk(self._path):
             self._file.write(self._waiting)
-        except OSError as error:
-            raise SpoolError(f"{self._path}: {error}") from error
         self._sha256.update(self._waiting)
         self._crc32 = native.crc32(self._waiting, self._crc32)
         self._waiting.clear()
@@ -271,11 +258,18 @@ class DiskObject:
             SpoolError: the disk refused.
         """
         self._write()
-        try:
+        with _disk(self._path):
             self._file.close()
-        except OSError as error:
-            raise SpoolError(f"{self._path}: {error}") from error
         return SealedFile(str(self._path), self.size, self._sha256.digest(), self._crc32)
+
+
+@contextmanager
+def _disk(what: object) -> Iterator[None]:
+    """Turn a refusal of the disk into a SpoolError; a ValueError says that a file is closed."""
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        raise SpoolError(f"{what}: {error}") from error
 
 
 def _bytes_in(path: Path) -> int:
@@ -298,11 +292,9 @@ class DiskJournal:
         Raises:
             SpoolError: the disk refuses.
         """
-        try:
+        with _disk("journal"):
             self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             return os.pread(self._file, os.fstat(self._file).st_size, 0).partition(b"\n")[0]
-        except OSError as error:
-            raise SpoolError(f"journal: {error}") from error
 
     def write(self, line: bytes) -> None:
         """Replace the line. It survives a killed process; it survives a machine only if the filesystem had synced it.
@@ -311,10 +303,8 @@ class DiskJournal:
             SpoolError: the disk refuses.
         """
         assert self._file is not None, "read first"
-        try:
+        with _disk("journal"):
             os.pwrite(self._file, line + b"\n", 0)
-        except OSError as error:
-            raise SpoolError(f"journal: {error}") from error
 
     def close(self) -> None:
         """Let go of the file; one with nothing in it is deleted."""
