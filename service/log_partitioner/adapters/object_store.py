@@ -3,7 +3,7 @@
 Every PUT is conditional (`If-None-Match: *`) and carries a checksum that the store verifies. A PUT whose answer was
 lost becomes a 412 on the next try although our own write won: then the object is compared with ours.
 
-A key is logged with its user hashed; `s3_words` explains the store's answers.
+A key is logged with its user hashed; `s3_client` explains the store's answers.
 """
 
 from __future__ import annotations
