@@ -19,7 +19,7 @@ The path of the data, room by room:
     adapters/kafka/committer.py  and the source offsets, in one transaction
 
 `control/` decides when and in which order (state.py, flush_policy.py), `runtime/controller.py` performs it,
-`runtime/worker.py` puts everything together. `formats/` is what others read. `oracle/` computes all of it again, by
-other code, `accounting.py` says what must add up, and `audit/` compares; `live.py` has it judge a flush right after
-its commit. `verify/` reads all workers' logs as one.
+`runtime/worker.py` puts everything together. `formats/` is what others read. `proof/` judges it: `oracle/` computes all
+of it again, by other code, `accounting.py` says what must add up, and `audit/` compares; `live.py` has it judge a flush
+right after its commit. `verify/` reads all workers' logs as one.
 """

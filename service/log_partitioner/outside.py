@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections import Counter
 
 from log_partitioner.adapters.clock import SystemClock
 from log_partitioner.adapters.kafka.admin import KafkaNeeds
@@ -16,7 +17,9 @@ from log_partitioner.adapters.preflight import Ask, Need, ask_once, asked
 from log_partitioner.config.settings import Settings
 from log_partitioner.control.deadline import Deadline
 from log_partitioner.errors import CommitAbortedError, LogPartitionerError, StopError
-from log_partitioner.trial import Trial, newest
+from log_partitioner.input.decode import RecordDecoder
+from log_partitioner.partitioning.partitioner import Partitioner, Rejection
+from log_partitioner.trial import newest
 
 SAMPLE_RECORDS, SAMPLE_ENTRIES = 200, 2000
 _BROKERS_S = 8.0  # an unknown host or a silent broker is told within five
@@ -45,17 +48,21 @@ def misfit_of(settings: Settings) -> str:
     """
     if settings.dead_letters.share_max >= 1:
         return ""
+    decoder, partitioner = RecordDecoder(settings.input), Partitioner(settings)
     for topic in settings.kafka.source_topics:
-        trial = Trial(settings)
+        entries, dead = 0, Counter[str]()
         try:
             with KafkaTopics.of(settings.kafka) as topics:
                 for record in newest(topics, topic, SAMPLE_RECORDS):
-                    trial.take(record)
-                    if trial.entries >= SAMPLE_ENTRIES:
+                    decoded = decoder.decode(record.value)
+                    placed = (partitioner.partition(one, decoded.envelope, record) for _, one, _ in decoded.entries)
+                    dead.update(bad.reason for bad in decoded.bad)
+                    dead.update(one.reason for one in placed if isinstance(one, Rejection))
+                    entries += len(decoded.entries) + len(decoded.bad)
+                    if entries >= SAMPLE_ENTRIES:
                         break
         except LogPartitionerError:
             continue  # whoever needs the topic says what is wrong with it
-        entries, dead = trial.entries, trial.dead
         if entries >= SAMPLE_RECORDS // 2 and dead.total() >= settings.dead_letters.share_max * entries:
             reasons = ", ".join(f"{reason} {count}" for reason, count in dead.most_common())
             return (

@@ -36,6 +36,7 @@ from log_partitioner.privacy import printable
 EXAMPLES = 10
 FIELDS = 40
 CHARS = 120
+SHOWN_MAX = 1000  # fields of the schema: a join with a wide one takes as long as it has fields
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ABSENT = "not-set"
 
@@ -156,7 +157,9 @@ class Trial:
             except TooManyFieldsError as error:
                 self._reject(record, Bad(index, Reason.TOO_MANY_FIELDS, str(error)))
                 continue
-            self._type = join_records(self._type, kind, object_keys_max=self._settings.record_schema.object_keys_max)
+            if len(self._type.by_name) < SHOWN_MAX:
+                most = self._settings.record_schema.object_keys_max
+                self._type = join_records(self._type, kind, object_keys_max=most)
             self._place(record, index, placed, self._origin(entry, decoded.envelope, record, placed))
 
     def report(self) -> Iterator[str]:

@@ -32,7 +32,7 @@ from log_partitioner.config.flush_settings import (
 )
 from log_partitioner.config.kafka_properties import SECRET, why_not
 from log_partitioner.config.s3_settings import CONNECT_TIMEOUT_S
-from log_partitioner.config.settings import REMOVED, Settings
+from log_partitioner.config.settings import REMOVED, Settings, TimeSettings
 from log_partitioner.config.sources import SourcedSettings, read_settings
 from log_partitioner.errors import SettingsError
 from log_partitioner.version import product_version
@@ -754,3 +754,17 @@ def test_config_schema_describes_every_setting(capsys: pytest.CaptureFixture[str
     for name, section in schema["$defs"].items():
         undescribed = [field for field, spec in section["properties"].items() if "description" not in spec]
         assert undescribed == [], name
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("2024-05-01T12:00:00", 1_714_564_800),
+        ("2024-05-01T12:00:00+02:00", 1_714_557_600),
+        ("2024-05-01", 1_714_521_600),
+    ],
+)
+def test_earliest_time_without_a_zone_is_utc_whatever_the_zone_of_texts(given: str, expected: int) -> None:
+    """`time.zone` is that of entries."""
+    times = TimeSettings.model_validate({"earliest": given, "zone": "Europe/Berlin"})
+    assert times.earliest_us == expected * 1_000_000

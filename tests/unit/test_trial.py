@@ -1,6 +1,7 @@
 """`log-partitioner try`: a sample through the settings, by the worker's own parts; none has to be set (DESIGN 3.9)."""
 
 import json
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -142,3 +143,14 @@ def test_sample_is_of_no_more_records_than_asked_for(tmp_path: Path) -> None:
     file.write_bytes(b"{}\r\n" * 7)
     with file.open("rb") as opened:
         assert [one.value for one in trial.lines(opened, 5)] == [b"{}"] * 5
+
+
+def test_entries_with_keys_of_their_own_are_counted_in_time() -> None:
+    """The schema that is shown stops to grow; the counts do not."""
+    trial = Trial(settings())
+    entries = [{"user": "canary-user-1", "time": "2026-03-04T05:06:07Z", f"key-{number}": 1} for number in range(5_000)]
+    begun_s = time.process_time()
+    trial.take(SourceRecord(TopicPartition("app", 0), 0, 1_772_600_767_000, None, json.dumps(entries).encode(), ()))
+    assert time.process_time() - begun_s < 10
+    assert (trial.entries, trial.dead.total()) == (5_000, 0)
+    assert len([line for line in trial.report() if line.startswith("  key-")]) < 5_000

@@ -6,11 +6,9 @@ Owns which statements of a reference are compared, and when its exact schema fit
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from collections import Counter
 from collections.abc import Iterator
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote_to_bytes
 
@@ -90,8 +88,3 @@ def is_under_its_key(reference: Reference) -> bool:
     else:
         is_user = unquote_to_bytes(user) == said
     return is_user and (date, int(hour)) == (own.date, own.hour)
-
-
-@lru_cache(maxsize=64)
-def _parse_schema(text: str) -> Any:
-    return json.loads(text)

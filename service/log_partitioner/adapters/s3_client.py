@@ -12,7 +12,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import boto3
 from botocore.awsrequest import AWSHTTPConnection, AWSHTTPConnectionPool, AWSHTTPSConnectionPool
@@ -67,7 +67,12 @@ _NO_CONDITIONS = (
 
 
 def make_client(
-    settings: S3Settings, *, answer_s: float = READ_TIMEOUT_S, attempts: int = 1, connections: int | None = None
+    settings: S3Settings,
+    *,
+    answer_s: float = READ_TIMEOUT_S,
+    attempts: int = 1,
+    connections: int | None = None,
+    validate: Literal["when_required", "when_supported"] = "when_required",
 ) -> S3Client:
     """Make a client; without retries of its own where a deadline bounds ours.
 
@@ -81,7 +86,7 @@ def make_client(
         max_pool_connections=connections or settings.upload_threads,
         retries={"total_max_attempts": attempts, "mode": "standard"},
         request_checksum_calculation="when_required",
-        response_checksum_validation="when_required",
+        response_checksum_validation=validate,
         s3={"addressing_style": settings.addressing},
     )
     try:

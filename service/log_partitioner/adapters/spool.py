@@ -168,8 +168,10 @@ class DiskBatch:
             SpoolError: the disk refused, or holds something else than was written.
         """
         assert self._rows is not None, "a piece was appended before"
-        with _disk(f"read of {piece.length} bytes in {self._directory}"):
+        try:
             data = os.pread(self._rows.fileno(), piece.length, piece.start)
+        except (OSError, ValueError) as error:  # a ValueError: the file is closed
+            raise SpoolError(f"read of {piece.length} bytes in {self._directory}: {error}") from error
         if len(data) != piece.length or native.crc32(data) != piece.crc32:
             raise SpoolError(f"{piece.length} bytes at {piece.start} of the spool are not what was written")
         return data
@@ -265,10 +267,10 @@ class DiskObject:
 
 @contextmanager
 def _disk(what: object) -> Iterator[None]:
-    """Turn a refusal of the disk into a SpoolError; a ValueError says that a file is closed."""
+    """Turn a refusal of the disk into a SpoolError."""
     try:
         yield
-    except (OSError, ValueError) as error:
+    except OSError as error:
         raise SpoolError(f"{what}: {error}") from error
 
 

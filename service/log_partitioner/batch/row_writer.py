@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -32,7 +32,6 @@ from log_partitioner.boundary import Piece
 
 if TYPE_CHECKING:
     import log_partitioner_native
-from collections.abc import Iterable
 
 CHUNK_BYTES = 1024 * 1024  # of rows are written at once, and what is left of the last part that is in one piece
 

@@ -9,8 +9,9 @@ Pure but for the spool.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from bisect import bisect_right
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from log_partitioner import native
 from log_partitioner.avro.row_meta import NO_TIMESTAMP_MS, TIMESTAMP_MS_MAX, readable_timestamp
@@ -21,9 +22,6 @@ from log_partitioner.formats.model import PartitionKey, RootLink, SourceRecord, 
 
 if TYPE_CHECKING:
     import log_partitioner_native
-from bisect import bisect_right
-from collections.abc import Generator, Iterable, Iterator
-from typing import NamedTuple
 
 PIECE_BYTES = 1024 * 1024
 TEXT_BYTES = 48  # what a text takes of memory beside its bytes, measured with some room (tests/unit/batch/test_rows.py)

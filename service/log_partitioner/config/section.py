@@ -2,7 +2,7 @@
 
 Times and sizes have units, lists have commas, objects are JSON. Each function takes a value from a source: a text of
 the environment, or a value of TOML or of an argument. A value that is no text goes on to pydantic unchanged. A refusal
-names the expected form and never repeats the value, which may be a secret.
+names the expected form; it repeats no value but a zone's or a path's, since others may be secrets.
 """
 
 from __future__ import annotations

@@ -135,6 +135,8 @@ class Recorder:
 
     def discard(self, batch: ClosedBatch | None) -> dict[TopicPartition, tuple[int, int]]:
         """Forget a batch, by default the open one; returns the offsets [first, next) that it had covered."""
+        if self._batch is not None:
+            self.first_look.closed()
         discarded, self._batch = batch or self._batch, None
         if discarded is not None:
             discarded.spool.delete()

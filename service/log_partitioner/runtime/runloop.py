@@ -127,14 +127,15 @@ class Runloop:
                 self._crash_guard.release()
                 raise
         self._refetcher.turn(flush=lambda: self._flush(FlushReason.REFETCH), deadline=self._controller.deadline)
+        self._count(len(records))
         if self._stop.requested:
             self._controller.stop()
-        else:
-            self._controller.tick()
-            opening = self._recorder.opening
-            if opening is not None and self._clock.now_s() - opening.opened_at_s >= self._bounds.interval_s:
-                self._flush(FlushReason.INTERVAL)
-        self._publish(len(records))
+            return
+        self._controller.tick()
+        opening = self._recorder.opening
+        if opening is not None and self._clock.now_s() - opening.opened_at_s >= self._bounds.interval_s:
+            self._flush(FlushReason.INTERVAL)
+        self._publish()
 
     def _record_all(self, poll: Poll) -> None:
         """Record the records of a poll. Refused ones of owned TopicPartitions are read again, after a rewind."""
@@ -242,8 +243,8 @@ class Runloop:
             self._metrics.add("offset_gaps", len(holes))
             tell(self._log.info, OffsetGaps(*tp, gaps=len(holes), first=holes[:GAPS_LOGGED_MAX]))
 
-    def _publish(self, records: int) -> None:
-        """Publish the counts of this turn, the owned TopicPartitions, and the state of the open batch."""
+    def _count(self, records: int) -> None:
+        """Count the records of this turn, before a flush that may be the last."""
         if records:
             self._metrics.add("records", records)
             self._metrics.add("records_given_back", self._one_by_one)
@@ -251,6 +252,9 @@ class Runloop:
         for outcome, count in self._recorder.outcomes.items():
             self._metrics.add("entries", count, outcome=outcome)
         self._recorder.outcomes.clear()
+
+    def _publish(self) -> None:
+        """Publish the owned TopicPartitions and the state of the open batch."""
         positions = self._recorder.positions
         next_offsets = {tp: one.next_offset for tp, one in positions.items()}
         self._open_transactions.look(self._consumer.blocked_by_transaction(next_offsets))

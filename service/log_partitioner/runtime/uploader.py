@@ -115,8 +115,8 @@ class Uploader:
         tasks: list[Task] = [(Future(), partial(self._put, upload, until, note_stored)) for upload in uploads]
         futures = [future for future, _ in tasks]
         pending = set(futures)
-        self._begin(tasks)
         try:
+            self._begin(tasks)
             while pending:
                 done, pending = wait(pending, timeout=_POLL_S, return_when=FIRST_EXCEPTION)
                 for future in (one for one in futures if one in done):  # of several failures always the same

@@ -577,3 +577,28 @@ def test_place_of_what_is_no_longer_owned_is_no_longer_reported(name: str) -> No
     rig.turn_until(lambda: len(worker.controller.state.owned) == 1)
     worker.step()
     assert len([series for series in worker.metrics.gauges if series[0] == name]) == 1
+
+
+def test_records_are_counted_before_a_flush_that_may_be_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A scrape during it, or after it failed, sees them."""
+    rig = Rig()
+    worker = rig.owning()
+    rig.fill(P0, 3)
+    counted: list[float] = []
+    monkeypatch.setattr(worker.controller, "stop", lambda: counted.append(worker.metrics.total("records")))
+    worker.stop.request()
+    worker.step()
+    assert counted == [3]
+
+
+@pytest.mark.parametrize(("waited_s", "flushes"), [(29.0, 0), (30.0, 1)])
+def test_batch_is_flushed_when_the_interval_since_it_was_opened_is_over(waited_s: float, flushes: int) -> None:
+    """The timer runs from the opening of the batch."""
+    rig = Rig()
+    worker = rig.owning()
+    rig.fill(P0, 3)
+    worker.step()
+    assert worker.recorder.opening is not None
+    rig.pass_time(worker.recorder.opening.opened_at_s + waited_s - rig.clock.now_s())
+    worker.step()
+    assert worker.metrics.total("flushes") == flushes

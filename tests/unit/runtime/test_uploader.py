@@ -257,3 +257,20 @@ def test_body_whose_turn_does_not_come_in_time_is_given_up() -> None:
     with pytest.raises(UploadError):
         bench.put(large(bench, "key", 1, seen), deadline=deadline)
     assert seen == []
+
+
+def test_upload_threads_that_the_machine_refuses_leave_none_at_work(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without room for another thread the flush fails; uploads that wait are cancelled."""
+    begun: list[str] = []
+
+    def start(thread: threading.Thread) -> None:
+        begun.append(thread.name)
+        if len(begun) == 2:
+            raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    with pytest.raises(RuntimeError):
+        bench.put(thing("one"), thing("two"))
+    assert bench.bucket.puts == []

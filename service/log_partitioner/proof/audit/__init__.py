@@ -9,9 +9,9 @@
         letters.py   dead letters compared with the source
         context.py   by what it is judged
     whose.py         which group, and which others are its history
-    put_away.py uncommitted.py   offsets that nobody can read, or has committed
-    store.py         S3, read (Kafka: adapters/kafka/topics.py)
-    report.py run.py             what came out; the command
+    put_away.py      offsets that nobody can read
+    report.py        the findings
+    run.py           the command, and S3 as it is read (Kafka: adapters/kafka/topics.py)
 
 It shares the formats with the worker and no rule: what the worker computes the oracle computes again.
 """

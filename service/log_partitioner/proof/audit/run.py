@@ -87,7 +87,7 @@ class S3Reader:
 
     def __init__(self, settings: S3Settings, *, threads: int) -> None:
         self._bucket = settings.bucket
-        self._client = make_client(settings, attempts=settings.attempts, connections=threads)
+        self._client = make_client(settings, attempts=settings.attempts, connections=threads, validate="when_supported")
 
     def get(self, address: Address) -> FetchedObject | None:
         """Read an object; None if there is none.

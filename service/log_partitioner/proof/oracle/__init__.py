@@ -1,10 +1,10 @@
 """The second opinion: other code computes from docs/DESIGN.md once more what must become of every record.
 
-    decode.py            record -> entries            (decompress.py, json_text.py, split.py)
+    decode.py            record -> entries            (json_text.py)
     locate.py times.py   entry -> user, event time, id
     judge.py             record -> what each entry must look like downstream
     container.py published_schema.py   bytes of an object -> rows -> values
-    expected_schema.py object_schema.py names.py   the schema that entries must have
+    expected_schema.py   the schema that entries must have
     equal.py             when two entries are equal
 
 Both audits, user activity and tests ask it. It shares the formats with the worker, and no rule.

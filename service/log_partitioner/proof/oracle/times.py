@@ -54,7 +54,7 @@ def read_time(value: object, *, unit: EpochUnit, zone: tzinfo) -> int | None:
 
 
 def read_bound(text: str, zone: tzinfo) -> int:
-    """Read a time of the settings, which is valid; without an offset it is local time of `zone`."""
+    """Read a valid ISO 8601 time; without an offset, as a text of an entry may be, it is local time of `zone`."""
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=zone)

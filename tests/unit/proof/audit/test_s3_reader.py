@@ -64,3 +64,10 @@ def test_audit_that_cannot_read_could_not_tell(
 
     assert run.main(args, Settings(kafka=kafka, s3=s3)) == 2
     assert capsys.readouterr().err == f"could not tell: {error}\n"
+
+
+def test_reader_has_a_connection_for_each_thread_and_the_attempts_of_the_settings() -> None:
+    """And checks bytes against the checksum that the store sends with them."""
+    config = S3Reader(S3Settings(bucket="ours", region="r", attempts=7), threads=5)._client.meta.config
+    assert (config.max_pool_connections, config.retries["total_max_attempts"]) == (5, 7)
+    assert config.response_checksum_validation == "when_supported"

@@ -167,6 +167,7 @@ def test_text_without_offset_is_local_time() -> None:
         (5, "ms", 5_000),
         (5, "us", 5),
         (1999, "ns", 1),
+        (1.7145648866978074e18, "ns", 1_714_564_886_697_807),
         (-1, "ns", -1),
         (2.5, "us", 2),
         (True, "s", None),
