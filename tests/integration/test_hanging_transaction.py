@@ -68,8 +68,10 @@ def _hang(cluster: KafkaCluster, deployment: Deployment, transactional_id: str, 
     assert producer.flush(60) == 0
     cluster.pause(keeper)
     producer.commit_transaction(60)
-    deployment.kafka.wait_for(
-        "an end", lambda: states_of(cluster, deployment.kafka, transactional_id)[-1].startswith("CompleteCommit")
+    deployment.kafka.wait_for(  # the coordinator may wait for the answer of the stopped broker before
+        "an end",
+        lambda: states_of(cluster, deployment.kafka, transactional_id)[-1].startswith("CompleteCommit"),
+        timeout_s=120,
     )
     cluster.resume(keeper)
     deployment.kafka.wait_for(
