@@ -338,37 +338,6 @@ class Spool(Protocol):
         """
 
 
-class Upload(NamedTuple):
-    """One object to make: `key_of(attempt)` names it, its body of `size` bytes is read when its turn comes."""
-
-    key_of: Callable[[int], str]
-    body: Callable[[], bytes]
-    size: int
-    sha256: bytes
-    crc32: int
-    metadata: Mapping[str, str]
-    shared: bool = False
-    """Whether the key follows from the content, so that a taken key is as good as ours."""
-
-
-class Uploads(Protocol):
-    """Uploads many objects at once, under one deadline."""
-
-    def put_all(
-        self,
-        uploads: Iterable[Upload],
-        deadline: Deadline,
-        *,
-        abandoned: Callable[[], bool],
-        note_stored: Callable[[], None],
-    ) -> list[StoredObject]:
-        """Upload all; the first failure ends the others. `note_stored` is called for each, by any thread.
-
-        Raises:
-            UploadError, StoreRefusedError, SpoolError: that of the first upload that failed.
-        """
-
-
 class Journal(Protocol):
     """One line that outlives the process."""
 

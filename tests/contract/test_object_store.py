@@ -19,11 +19,11 @@ from structlog.testing import capture_logs
 from log_partitioner.adapters import object_store
 from log_partitioner.adapters.clock import SystemClock
 from log_partitioner.adapters.object_store import S3Store
-from log_partitioner.boundary import StoredObject, Upload
+from log_partitioner.boundary import StoredObject
 from log_partitioner.config.s3_settings import S3Settings
 from log_partitioner.control.deadline import Deadline
 from log_partitioner.errors import KeyTakenError, ReadBackError, StoreRefusedError, UploadError
-from log_partitioner.runtime.uploader import Uploader, bytes_upload
+from log_partitioner.runtime.uploader import Upload, Uploader, bytes_upload
 from tests.contract.http_s3 import CUT_AFTER, CUT_BEFORE, NO_ETAG, Fault, HttpS3, serve, trickle
 from tests.contract.store_suite import ObjectStoreContract, Place, Reader
 from tests.fakes.clock import FakeClock

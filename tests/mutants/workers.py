@@ -13,7 +13,7 @@ import confluent_kafka
 from log_partitioner.batch.batch import ClosedBatch, Opening
 from log_partitioner.batch.progress import Progress
 from log_partitioner.batch.rows import Rows
-from log_partitioner.boundary import Membership, Message, SentFlush, StoredObject, Upload
+from log_partitioner.boundary import Membership, Message, SentFlush, StoredObject
 from log_partitioner.control.deadline import Deadline
 from log_partitioner.control.flush_policy import FlushReason
 from log_partitioner.control.state import NOTHING
@@ -23,6 +23,7 @@ from log_partitioner.runtime.controller import Controller
 from log_partitioner.runtime.flusher import Flusher
 from log_partitioner.runtime.recorder import Recorder
 from log_partitioner.runtime.runloop import Runloop
+from log_partitioner.runtime.uploader import Upload
 
 
 class DropsBufferedRecords(Runloop):

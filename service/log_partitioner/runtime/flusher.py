@@ -33,7 +33,7 @@ from log_partitioner.batch.messages import (
 )
 from log_partitioner.batch.pack_plan import FEW_PARTS, seal_rules
 from log_partitioner.batch.seal import SealedObject, seal
-from log_partitioner.boundary import Clock, Committer, Membership, Message, Metrics, SentFlush, Upload, Uploads
+from log_partitioner.boundary import Clock, Committer, Membership, Message, Metrics, SentFlush
 from log_partitioner.config.settings import Settings
 from log_partitioner.control.deadline import Deadline
 from log_partitioner.control.flush_policy import FlushCost, FlushLoad, FlushReason, FlushSteps, FlushWork
@@ -51,7 +51,7 @@ from log_partitioner.formats.model import CommittedOffset, TopicPartition
 from log_partitioner.formats.object_key import schema_key
 from log_partitioner.formats.offset_metadata import SourceTopics
 from log_partitioner.privacy import describe
-from log_partitioner.runtime.uploader import bytes_upload, file_upload
+from log_partitioner.runtime.uploader import Upload, Uploader, bytes_upload, file_upload
 
 KNOWN_SCHEMAS_MAX = 100_000
 KNOWN_SCHEMAS_S = 3600.0  # somebody may delete them, as by a lifecycle rule: then they are written again
@@ -69,7 +69,7 @@ class Flusher:
         *,
         settings: Settings,
         sender: Sender,
-        uploader: Uploads,
+        uploader: Uploader,
         committer: Committer,
         membership: Callable[[], Membership],
         topics: SourceTopics,

@@ -15,9 +15,9 @@ from contextlib import suppress
 from functools import partial
 from queue import Empty, SimpleQueue
 from threading import Condition, Event, Thread
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
-from log_partitioner.boundary import BatchSpool, SealedFile, StoredObject, Upload
+from log_partitioner.boundary import BatchSpool, SealedFile, StoredObject
 from log_partitioner.control.deadline import Deadline
 from log_partitioner.errors import KeyTakenError, UploadError
 
@@ -26,6 +26,19 @@ BODIES_BYTES_MAX = 96 * 1024 * 1024  # in memory at once; one larger body goes a
 _POLL_S = 0.2
 
 Task = tuple[Future[StoredObject], Callable[[], StoredObject]]
+
+
+class Upload(NamedTuple):
+    """One object to make: `key_of(attempt)` names it, its body of `size` bytes is read when its turn comes."""
+
+    key_of: Callable[[int], str]
+    body: Callable[[], bytes]
+    size: int
+    sha256: bytes
+    crc32: int
+    metadata: Mapping[str, str]
+    shared: bool = False
+    """Whether the key follows from the content, so that a taken key is as good as ours."""
 
 
 class ObjectStore(Protocol):
@@ -88,7 +101,7 @@ class _Bodies:
 
 
 class Uploader:
-    """Fulfils `boundary.Uploads` with threads, over an object store."""
+    """Uploads many objects at once, under one deadline, by threads over an object store."""
 
     def __init__(self, store: ObjectStore, *, threads: int, trouble: Callable[[], str | None] = lambda: None) -> None:
         """Make it; `trouble` describes in a sentence the store's last answer that was an error."""

@@ -21,7 +21,6 @@ from log_partitioner.boundary import (
     Journal,
     Metrics,
     Spool,
-    Uploads,
 )
 from log_partitioner.config.settings import Settings
 from log_partitioner.control.flush_policy import flush_bounds
@@ -35,6 +34,7 @@ from log_partitioner.runtime.flusher import Flusher
 from log_partitioner.runtime.positions import Positions
 from log_partitioner.runtime.recorder import Recorder
 from log_partitioner.runtime.runloop import Runloop, StopFlag
+from log_partitioner.runtime.uploader import Uploader
 from log_partitioner.runtime.verification import Verification
 
 
@@ -45,7 +45,7 @@ class Ports:
     consumer: Consumer
     committer: Committer
     flush_records: FlushRecords
-    uploads: Uploads
+    uploads: Uploader
     spool: Spool
     journal: Journal
     clock: Clock

@@ -8,10 +8,18 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from log_partitioner.boundary import StoredObject, Upload
+from log_partitioner.boundary import StoredObject
 from log_partitioner.control.deadline import Deadline
 from log_partitioner.errors import SpoolError, StoreRefusedError, UploadError
-from log_partitioner.runtime.uploader import BODIES_BYTES_MAX, KEYS_MAX, Uploader, _Bodies, bytes_upload, file_upload
+from log_partitioner.runtime.uploader import (
+    BODIES_BYTES_MAX,
+    KEYS_MAX,
+    Upload,
+    Uploader,
+    _Bodies,
+    bytes_upload,
+    file_upload,
+)
 from tests.fakes.clock import FakeClock
 from tests.fakes.spool import FakeSpool
 from tests.fakes.store import Bucket, FakeObjectStore, PutFault

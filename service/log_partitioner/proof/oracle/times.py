@@ -29,7 +29,7 @@ _CLOCK = re.compile(r"[t :](\d\d)(:?)(\d\d)(?:\2(\d\d)(?:[.,](\d+))?)?")
 _OFFSET = re.compile(r"([+-])(\d\d)(?::?(\d\d))?( [a-z]{2,5}| \([a-z]{2,5}\))?")
 _UTC = re.compile(r"z|utc?|gmt")
 _REGION = re.compile(r"(\[[a-z0-9_/+-]+\])?")
-# What Decimal holds exactly by default, and more than any calendar needs.
+# Decimal holds these exactly by default, and they are more than any calendar needs.
 _DIGITS_MAX = 28
 _PER_UNIT = {"s": (1_000_000, 1), "ms": (1_000, 1), "us": (1, 1), "ns": (1, 1_000)}
 # Beyond any window; what cannot be held is readable and absurd.

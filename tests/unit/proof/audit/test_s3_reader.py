@@ -1,4 +1,4 @@
-"""What the audit's reader of S3 makes of a refusal: gone, or nobody can tell."""
+"""A refusal of S3 tells the audit that an object is gone, or that nobody can tell."""
 
 from __future__ import annotations
 
