@@ -120,6 +120,7 @@ class Hole:
             "LOGP_KAFKA__REFERENCES_TOPIC": self.references_topic,
             "LOGP_KAFKA__DEAD_LETTERS_TOPIC": self.dead_letters_topic,
             "LOGP_KAFKA__BACKFILLS_TOPIC": self.backfills_topic,
+            "LOGP_LAYOUT": "pack",  # under `auto`, chance says whether a task has keys enough for a pack
             "PIPELINE_BACKFILL__TRANSACTION_MESSAGES_MAX": "3",
             "PIPELINE_BACKFILL__PART_MESSAGES_MAX": "2",
         }
