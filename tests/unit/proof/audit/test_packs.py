@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import pytest
@@ -11,35 +12,27 @@ import pytest
 from log_partitioner.avro.schema_types import RecordType, Scalar
 from log_partitioner.batch.pack_schema import Merging
 from log_partitioner.formats.findings import Kind
-from log_partitioner.formats.flush_record import BackfilledTopicPartition, BackfillRecord, BackfillTotals
 from log_partitioner.formats.model import TopicPartition
-from tests.unit.proof.audit.test_backfills import BATCH
+from log_partitioner.formats.reference import Line
 from tests.unit.proof.audit.world import (
     APP_0,
     APP_1,
-    GROUP,
     HOUR_10,
+    OF_A_BACKFILL,
     File,
     Row,
     World,
     clean_world,
     column,
+    kinds,
     merge_types,
     packed_world,
+    ran,
     record,
 )
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from log_partitioner.proof.audit.report import Report
-
 # The lines of the first message: ann's hour 10, bob's hour 10, ann's hour 11.
 ANN_10, BOB_10, ANN_11 = 0, 1, 2
-
-
-def kinds(report: Report) -> set[Kind]:
-    return {kind for kind, count in report.findings.counts.items() if count}
 
 
 def test_packs_without_fault_are_clean() -> None:
@@ -143,46 +136,9 @@ def test_field_outside_of_its_exact_schema_is_altered() -> None:
 # Planted faults of shared messages and packs: each is named, and nothing else.
 
 
-def line_counts_too_many(world: World) -> None:
-    world.change_line(0, BOB_10, entries=2)
-
-
-def line_says_other_offsets(world: World) -> None:
-    world.change_line(0, BOB_10, sources=(0, 0, 1, 1))
-
-
-def line_says_other_time(world: World) -> None:
-    world.change_line(0, BOB_10, event_time_span_us=1)
-
-
-def line_says_other_hour(world: World) -> None:
-    world.change_line(0, BOB_10, hour=ANN_11)
-
-
-def line_is_missing(world: World) -> None:
-    world.drop_line(0, ANN_11)
-
-
 def last_line_is_missing_in_a_message_of_its_own(world: World) -> None:
     world.split_message(0, 2)
     del world.messages[1]
-
-
-def ranges_overlap(world: World) -> None:
-    lines = world.messages[0].references
-    world.change_line(0, ANN_10, length=lines[ANN_10].length + lines[BOB_10].length)
-
-
-def range_ends_in_a_block(world: World) -> None:
-    world.change_line(0, ANN_10, length=world.messages[0].references[ANN_10].length - 1)
-
-
-def range_is_outside(world: World) -> None:
-    world.change_line(0, ANN_11, length=world.messages[0].references[ANN_11].length + 1)
-
-
-def header_is_cut(world: World) -> None:
-    world.change_object(0, header_bytes=world.messages[0].object.header_bytes - 1)
 
 
 def blocks_of_another(world: World) -> None:
@@ -197,73 +153,75 @@ def key_of_another_hour(world: World) -> None:
     world.change_object(0, key=key)
 
 
-def schema_of_another_object(world: World) -> None:
-    world.change_message(0, schema=world.messages[1].schema)
-
-
-def pack_is_gone(world: World) -> None:
-    del world.objects[world.messages[0].object.key]
-
-
 def projection_has_a_field_too_many(world: World) -> None:
-    line = world.messages[0].references[BOB_10]
-    projection = world.messages[0].schemas[line.schema]
+    projection = projection_of(world)
     further = next(one for one, _ in enumerate(world.files[ANN_11].columns) if one not in projection)
-    change_schema(world, BOB_10, sorted([*projection, further]))
+    change_schema(world, sorted([*projection, further]))
 
 
 def projection_lacks_a_field(world: World) -> None:
-    projections = world.messages[0].schemas
-    change_schema(world, BOB_10, [one for one in projections[BOB_10] if one in projections[ANN_10]])
+    change_schema(world, [one for one in projection_of(world) if one in projection_of(world, ANN_10)])
 
 
-def projection_is_out_of_order(world: World) -> None:
-    change_schema(world, BOB_10, world.messages[0].schemas[BOB_10][::-1])
+def projection_of(world: World, line: int = BOB_10) -> list[Any]:
+    message = world.messages[0]
+    projection = message.schemas[message.references[line].schema]
+    assert projection is not None
+    return projection
 
 
-def projection_points_nowhere(world: World) -> None:
-    change_schema(world, BOB_10, [*world.messages[0].schemas[BOB_10], 99])
-
-
-def projection_is_none(world: World) -> None:
-    change_schema(world, BOB_10, [[0, 5]])
-
-
-def change_schema(world: World, line: int, projection: Any) -> None:
+def change_schema(world: World, projection: Any) -> None:
     schemas = list(world.messages[0].schemas)
-    schemas[world.messages[0].references[line].schema] = projection
+    schemas[world.messages[0].references[BOB_10].schema] = projection
     world.change_message(0, schemas=tuple(schemas))
 
 
-@pytest.mark.parametrize(
-    ("plant", "expected"),
-    [
-        (line_counts_too_many, {Kind.REFERENCE_WRONG}),
-        (line_says_other_offsets, {Kind.REFERENCE_WRONG}),
-        (line_says_other_time, {Kind.REFERENCE_WRONG}),
-        (line_says_other_hour, {Kind.MISPLACED}),
-        (line_is_missing, {Kind.MISSING, Kind.OBJECT_UNREFERENCED, Kind.REFERENCE_MISSING}),
-        (
-            last_line_is_missing_in_a_message_of_its_own,
-            {Kind.MISSING, Kind.OBJECT_UNREFERENCED, Kind.REFERENCE_MISSING},
-        ),
-        (ranges_overlap, {Kind.DUPLICATED, Kind.MISPLACED, Kind.REFERENCE_WRONG}),
-        (range_ends_in_a_block, {Kind.MISSING, Kind.REFERENCE_WRONG}),
-        (range_is_outside, {Kind.MISSING, Kind.REFERENCE_WRONG}),
-        (header_is_cut, {Kind.MISSING, Kind.REFERENCE_WRONG}),
-        (blocks_of_another, {Kind.MISPLACED}),
-        (key_of_another_hour, {Kind.REFERENCE_WRONG}),
-        (schema_of_another_object, {Kind.REFERENCE_WRONG}),
-        (pack_is_gone, {Kind.MISSING, Kind.OBJECT_MISSING}),
-        (projection_has_a_field_too_many, {Kind.REFERENCE_WRONG}),
-        (projection_lacks_a_field, {Kind.REFERENCE_WRONG}),
-        (projection_is_out_of_order, {Kind.REFERENCE_WRONG}),
-        (projection_points_nowhere, {Kind.REFERENCE_WRONG}),
-        (projection_is_none, {Kind.REFERENCE_WRONG}),
-    ],
-)
-def test_fault_of_a_pack_is_named_and_nothing_else(plant: Callable[[World], None], expected: set[Kind]) -> None:
+def lines_of(world: World) -> tuple[Line, ...]:
+    return world.messages[0].references
+
+
+LINE_IS_GONE = {Kind.MISSING, Kind.OBJECT_UNREFERENCED, Kind.REFERENCE_MISSING}
+FAULTS: dict[str, tuple[Callable[[World], object], set[Kind]]] = {
+    "line_counts_too_many": (lambda w: w.change_line(0, BOB_10, entries=2), {Kind.REFERENCE_WRONG}),
+    "line_says_other_offsets": (lambda w: w.change_line(0, BOB_10, sources=(0, 0, 1, 1)), {Kind.REFERENCE_WRONG}),
+    "line_says_other_time": (lambda w: w.change_line(0, BOB_10, event_time_span_us=1), {Kind.REFERENCE_WRONG}),
+    "line_says_other_hour": (lambda w: w.change_line(0, BOB_10, hour=ANN_11), {Kind.MISPLACED}),
+    "line_is_missing": (lambda w: w.drop_line(0, ANN_11), LINE_IS_GONE),
+    "last_line_is_missing_in_a_message_of_its_own": (last_line_is_missing_in_a_message_of_its_own, LINE_IS_GONE),
+    "ranges_overlap": (
+        lambda w: w.change_line(0, ANN_10, length=lines_of(w)[ANN_10].length + lines_of(w)[BOB_10].length),
+        {Kind.DUPLICATED, Kind.MISPLACED, Kind.REFERENCE_WRONG},
+    ),
+    "range_ends_in_a_block": (
+        lambda w: w.change_line(0, ANN_10, length=lines_of(w)[ANN_10].length - 1),
+        {Kind.MISSING, Kind.REFERENCE_WRONG},
+    ),
+    "range_is_outside": (
+        lambda w: w.change_line(0, ANN_11, length=lines_of(w)[ANN_11].length + 1),
+        {Kind.MISSING, Kind.REFERENCE_WRONG},
+    ),
+    "header_is_cut": (
+        lambda w: w.change_object(0, header_bytes=w.messages[0].object.header_bytes - 1),
+        {Kind.MISSING, Kind.REFERENCE_WRONG},
+    ),
+    "blocks_of_another": (blocks_of_another, {Kind.MISPLACED}),
+    "key_of_another_hour": (key_of_another_hour, {Kind.REFERENCE_WRONG}),
+    "schema_of_another_object": (
+        lambda w: w.change_message(0, schema=w.messages[1].schema), {Kind.REFERENCE_WRONG},
+    ),
+    "pack_is_gone": (lambda w: w.objects.pop(w.messages[0].object.key), {Kind.MISSING, Kind.OBJECT_MISSING}),
+    "projection_has_a_field_too_many": (projection_has_a_field_too_many, {Kind.REFERENCE_WRONG}),
+    "projection_lacks_a_field": (projection_lacks_a_field, {Kind.REFERENCE_WRONG}),
+    "projection_is_out_of_order": (lambda w: change_schema(w, projection_of(w)[::-1]), {Kind.REFERENCE_WRONG}),
+    "projection_points_nowhere": (lambda w: change_schema(w, [*projection_of(w), 99]), {Kind.REFERENCE_WRONG}),
+    "projection_is_none": (lambda w: change_schema(w, [[0, 5]]), {Kind.REFERENCE_WRONG}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_fault_of_a_pack_is_named_and_nothing_else(fault: str) -> None:
     """The kinds found are those of the fault."""
+    plant, expected = FAULTS[fault]
     world = packed_world().build()
     plant(world)
     assert kinds(world.audit()) == expected
@@ -373,38 +331,14 @@ def test_bytes_of_lines_that_the_topic_has_lost_are_not_judged() -> None:
     assert report.findings.doubts
 
 
-def backfill_record(*lines: BackfilledTopicPartition, published: int, messages: int, references: int) -> BackfillRecord:
-    """Make the record of a backfill without dead letters."""
-    entries = sum(line.entries_in_files for line in lines)
-    totals = BackfillTotals(
-        references=references, entries_in_files=entries, dead_letters=0, dead_letter_records=0, bytes=0
-    )
-    return BackfillRecord(
-        batch_id=BATCH, group_id=GROUP, worker="backfill", generation=0, started_at_ms=0, committed_at_ms=1, outbox="",
-        published=published, messages=messages, topic_partitions=lines, totals=totals,
-    )  # fmt: skip
-
-
-def backfilled(tp: TopicPartition, next_offset: int, entries: int) -> BackfilledTopicPartition:
-    """Make a line of such a record."""
-    return BackfilledTopicPartition(
-        topic=tp.topic,
-        partition=tp.partition,
-        first_offset=0,
-        next_offset=next_offset,
-        entries_in_files=entries,
-        dead_letters=0,
-    )
-
-
 @pytest.mark.parametrize(("messages", "further"), [(2, set()), (1, {Kind.OBJECT_UNREFERENCED})])
 def test_lines_that_a_backfill_goes_on_to_publish_are_no_fault_of_its_pack(messages: int, further: set[Kind]) -> None:
     """The rest of the pack is named by messages that are not published yet; a finished backfill has no such."""
     world = packed_world().build()
-    world.change_message(0, batch_id=BATCH, worker="backfill", generation=0)
+    world.change_message(0, **OF_A_BACKFILL)
     world.split_message(0, 2)
     del world.messages[1]
-    world.backfill_records = [backfill_record(backfilled(APP_0, 2, 3), published=1, messages=messages, references=2)]
+    world.backfill_records = [ran(APP_0, 2, entries=3, published=1, messages=messages, references=2)]
     assert kinds(world.audit()) == {Kind.FLUSH_WRONG, Kind.MISSING} | further
 
 
@@ -415,8 +349,8 @@ def test_lost_line_that_a_backfill_has_made_good_is_a_note() -> None:
     repaired = clean_world().build()
     world.objects |= repaired.objects
     world.messages.append(repaired.messages[ANN_11])
-    world.change_message(2, batch_id=BATCH, worker="backfill", generation=0, first_number=0)
-    world.backfill_records = [backfill_record(backfilled(APP_1, 1, 1), published=1, messages=1, references=1)]
+    world.change_message(2, **OF_A_BACKFILL, first_number=0)
+    world.backfill_records = [ran(APP_1, 1, entries=1)]
     report = world.audit()
     assert report.findings.examples == {}
     assert "made good" in report.findings.notes[0]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-import msgspec
 import pytest
 
 from log_partitioner.formats.dead_letter import headers_of
@@ -14,7 +13,7 @@ from log_partitioner.formats.model import SourceRecord, TopicPartition
 from log_partitioner.proof.accounting import ExitCode
 from log_partitioner.proof.audit import audit
 from log_partitioner.proof.audit.audit import Audit, Options
-from tests.unit.proof.audit import test_audit as faults
+from tests.unit.proof.audit.test_audit import ANNOUNCED
 from tests.unit.proof.audit.test_backfills import repaired_world
 from tests.unit.proof.audit.world import (
     APP_0,
@@ -25,7 +24,6 @@ from tests.unit.proof.audit.world import (
     World,
     clean_world,
     packed_world,
-    same_row,
     settings,
 )
 
@@ -58,23 +56,18 @@ def test_large_flushes_are_read_one_by_one_and_small_ones_together(monkeypatch: 
     assert reads_of(clean_world()) == [{APP_0: (0, 2), APP_1: (0, 1)}, {APP_0: (2, 5), APP_1: (1, 2)}]
 
 
-def nothing(_world: World) -> None:
-    """Plant nothing."""
-
-
 @pytest.mark.parametrize("make", [clean_world, packed_world])
-@pytest.mark.parametrize(
-    "plant", [nothing, faults.lose_reference, faults.other_batch, faults.lose_flush_record, faults.start_late]
-)
+@pytest.mark.parametrize("fault", ["none", "lose_reference", "other_batch", "lose_flush_record", "start_late"])
 def test_flushes_read_together_are_judged_as_if_each_were_alone(
-    make: Callable[[], World], plant: Callable[[World], None], monkeypatch: pytest.MonkeyPatch
+    make: Callable[[], World], fault: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Counts and findings are the same."""
     reports = []
     for entries in (1, 1000):
         monkeypatch.setattr(audit, "READ_ENTRIES", entries)
         world = make().build()
-        plant(world)
+        if fault != "none":
+            ANNOUNCED[fault][0](world)
         report = world.audit()
         reports.append((report.counts, report.findings.counts, report.findings.notes, report.exit_code))
     assert reports[0] == reports[1]
@@ -95,7 +88,7 @@ def test_entry_in_the_data_of_another_flush_is_counted_where_it_belongs() -> Non
 def test_row_that_its_reference_hides_is_not_of_its_flush() -> None:
     """A reference that says nothing of the offset: the row is in the wrong place, whatever the entry is."""
     world = clean_world()
-    world.files[0].rows.append(same_row(world.files[3].rows[0], values=world.files[0].rows[1].values))
+    world.add_row(0, world.files[3].rows[0], values=world.files[0].rows[1].values)
     world.build()
     world.change_line(0, sources=(0, 0, 0, 3))
     found = world.audit().findings.examples[Kind.UNEXPECTED]
@@ -115,7 +108,7 @@ def test_references_without_a_record_that_repeat_themselves_are_found_where_noth
     """Nobody answers for these offsets: the group did not begin at the beginning."""
     world = clean_world().build()
     del world.flush_records[0]
-    world.messages.append(msgspec.structs.replace(world.messages[0], first_number=9))
+    world.add_message(0, first_number=9)
     found = world.audit(kafka={"start_at": "2026-01-01T00:00:00Z"}).findings
     assert (found.counts[Kind.DUPLICATED], found.counts[Kind.MISSING]) == (2, 0)
 

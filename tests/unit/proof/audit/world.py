@@ -28,9 +28,12 @@ from log_partitioner.batch.pack_schema import MergedFields
 from log_partitioner.config.s3_settings import S3Settings
 from log_partitioner.config.settings import KafkaSettings, SchemaSettings, Settings
 from log_partitioner.formats.dead_letter import DeadLetter, Reason, headers_of
+from log_partitioner.formats.findings import Kind
 from log_partitioner.formats.flush_record import (
     Adoption,
+    BackfilledTopicPartition,
     BackfillRecord,
+    BackfillTotals,
     FlushedTopicPartition,
     FlushRecord,
     FlushTotals,
@@ -243,6 +246,32 @@ class World:
         asked = of_group(asked, lineage.group_id)
         return Audit(asked, options, topics, MemoryStore(self.objects).get, lineage).run()
 
+    def change_file(self, number: int, **changes: Any) -> None:
+        """Put other values into a file."""
+        self.files[number] = replace(self.files[number], **changes)
+
+    def change_row(self, number: int, **changes: Any) -> None:
+        """Put other values into the first row of a file."""
+        rows = self.files[number].rows
+        rows[0] = replace(rows[0], **changes)
+
+    def add_row(self, number: int, row: Row, **changes: Any) -> None:
+        """Append a row to a file: another one with other values."""
+        self.files[number].rows.append(replace(row, **changes))
+
+    def change_dead(self, number: int, **changes: Any) -> None:
+        """Put other values into what is written as a dead letter."""
+        batch, letter = self.dead[number]
+        self.dead[number] = (batch, letter._replace(**changes))
+
+    def change_letter(self, number: int, **changes: Any) -> None:
+        """Put other values into a dead letter as it is published."""
+        self.dead_letters[number] = self.dead_letters[number]._replace(**changes)
+
+    def add_message(self, number: int, **changes: Any) -> None:
+        """Publish a message of references once more, with other values."""
+        self.messages.append(msgspec.structs.replace(self.messages[number], **changes))
+
     def change_message(self, number: int, **changes: Any) -> None:
         """Put other values into a message of references."""
         self.messages[number] = msgspec.structs.replace(self.messages[number], **changes)
@@ -291,6 +320,11 @@ class World:
         """Put another column into a file's schema."""
         file = self.files[number]
         file.columns = [change(dict(one)) if one["name"] == name else one for one in file.columns]
+
+    def drop_column(self, number: int, name: str) -> None:
+        """Take a column out of a file's schema."""
+        file = self.files[number]
+        file.columns = [one for one in file.columns if one["name"] != name]
 
     def _write(self, files: list[File]) -> ReferenceMessage:
         """Write an object and its schema, and the message that announces it."""
@@ -510,6 +544,29 @@ def _empty() -> dict[str, Any]:
     return {"type": "map", "values": ["null", "string"]}
 
 
-def same_row(row: Row, **changes: Any) -> Row:
-    """Give a row with other values."""
-    return replace(row, **changes)
+BACKFILL = "backfill-1"
+OF_A_BACKFILL: dict[str, Any] = {"batch_id": BACKFILL, "worker": "backfill", "generation": 0}
+
+
+def ran(
+    tp: TopicPartition, next_offset: int, *, entries: int, first_offset: int = 0, dead_letters: int = 0,
+    published: int = 1, messages: int = 1, references: int = 1,
+) -> BackfillRecord:  # fmt: skip
+    """Make the record of a backfill of one TopicPartition."""
+    line = BackfilledTopicPartition(
+        topic=tp.topic, partition=tp.partition, first_offset=first_offset, next_offset=next_offset,
+        entries_in_files=entries, dead_letters=dead_letters,
+    )  # fmt: skip
+    totals = BackfillTotals(
+        references=references, entries_in_files=entries, dead_letters=dead_letters,
+        dead_letter_records=dead_letters, bytes=0,
+    )  # fmt: skip
+    return BackfillRecord(
+        **OF_A_BACKFILL, group_id=GROUP, started_at_ms=0, committed_at_ms=1, outbox="",
+        published=published, messages=messages, topic_partitions=(line,), totals=totals,
+    )  # fmt: skip
+
+
+def kinds(report: Report) -> set[Kind]:
+    """Give the kinds that are found."""
+    return {kind for kind, count in report.findings.counts.items() if count}
