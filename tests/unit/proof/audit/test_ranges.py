@@ -1,4 +1,4 @@
-"""Flush records side by side: each offset has one batch that answers for it, or stands in a gap, or is not committed."""
+"""Flush records side by side: each offset has one batch that answers for it, stands in a gap, or is not committed."""
 
 from __future__ import annotations
 

@@ -99,6 +99,11 @@ class Pod:
         return self.say(events.WorkerStopped("stopped"))
 
 
+def owner() -> Pod:
+    """Own P0 from its beginning, as the first of all."""
+    return Pod("w1").owns(1, source="policy", p0=0)
+
+
 def lines_of(*pods: Pod) -> list[bytes]:
     """Return all lines, one pod after the other."""
     return [line for pod in pods for line in pod.lines]

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from log_partitioner.cli import main
-from tests.unit.proof.verify.pods import P0, Pod, lines_of
+from tests.unit.proof.verify.pods import P0, Pod, lines_of, owner
 from tests.unit.proof.verify.test_rules import gap_at_a_reset, line_lost, rotation_without_an_assignment
 
 
@@ -24,7 +24,7 @@ def stored(path: Path, lines: list[bytes]) -> str:
 
 def fine() -> list[bytes]:
     """One worker, one commit."""
-    return Pod("w1").owns(1, source="policy", p0=0).commits({P0: (0, 10)}).stops().lines
+    return owner().commits({P0: (0, 10)}).stops().lines
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_what_moves_a_cursor_is_not_shown(tmp_path: Path, capsys: pytest.Capture
 
 def test_no_message_and_no_user_of_the_logs_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Texts of errors stand in the logs, and may hold input."""
-    pod = Pod("w1").owns(1, source="policy", p0=0)
+    pod = owner()
     pod.say("batch_discarded", batch_id="b", reason="interval", generation=1, cause="UploadError", code=None,
             message="of user=jane.doe", outcome="aborted", cost="")  # fmt: skip
     pod.say("worker_failed", cause="StopError", message="of user=jane.doe", story=["jane.doe"])

@@ -14,12 +14,12 @@ from log_partitioner.proof.verify import history
 from log_partitioner.proof.verify.command import LogFiles
 from log_partitioner.proof.verify.values import LogRule, TimeWindow
 from tests.log_lines import judged
-from tests.unit.proof.verify.pods import MINUTE_MS, P0, P1, Pod, lines_of, renumbered
+from tests.unit.proof.verify.pods import MINUTE_MS, P0, P1, Pod, lines_of, owner, renumbered
 
 
 def unknown_outcome() -> Pod:
     """Commit [0, 10), then lose the answer to the commit of [10, 20)."""
-    pod = Pod("w1").owns(1, source="policy", p0=0).commits({P0: (0, 10)})
+    pod = owner().commits({P0: (0, 10)})
     return pod.gives_up(pod.begins({P0: (10, 20)}), outcome="unknown")
 
 
@@ -36,7 +36,7 @@ def test_lost_answer_is_settled_by_where_the_worker_goes_on(at: int) -> None:
 @pytest.mark.parametrize("at", [10, 20])
 def test_killed_flush_is_settled_by_the_next_owner(at: int) -> None:
     """A process killed in a flush says nothing of it any more."""
-    killed = Pod("w1").owns(1, source="policy", p0=0).commits({P0: (0, 10)})
+    killed = owner().commits({P0: (0, 10)})
     killed.begins({P0: (10, 20)})
     next_owner = Pod("w2").owns(2, p0=at).commits({P0: (at, 30)})
 
@@ -81,7 +81,7 @@ def test_two_lost_answers_in_a_row() -> None:
 
 def test_flush_that_reaches_over_a_hole_does_not_fill_it() -> None:
     """The hole is told from what is committed, not from where the flush would have ended."""
-    killed = Pod("w1").owns(1, source="policy", p0=0).commits({P0: (0, 10)})
+    killed = owner().commits({P0: (0, 10)})
     killed.begins({P0: (10, 30)})
 
     found = judged(lines_of(killed, Pod("w2").owns(2, source="policy", p0=20).commits({P0: (20, 30)})))
@@ -139,7 +139,7 @@ def test_lines_may_come_in_any_order_and_twice(seed: int) -> None:
 def test_lines_that_wait_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """A line that does not come is taken for lost, before all that follow it are in memory."""
     monkeypatch.setattr(history, "PENDING_MAX", 3)
-    pod = Pod("w1").owns(1, source="policy", p0=0)
+    pod = owner()
     for at in range(20):
         pod.commits({P0: (at, at + 1)})
 
@@ -161,7 +161,7 @@ def test_last_line_of_a_killed_process_may_be_torn() -> None:
 
 def test_lines_of_other_programs_are_passed_over() -> None:
     """What stands before the JSON, too."""
-    lines = Pod("w1").owns(1, source="policy", p0=0).commits({P0: (0, 10)}).lines
+    lines = owner().commits({P0: (0, 10)}).lines
     around = [
         b"%4|1700|FAIL|rdkafka#consumer-1| broken pipe\n",
         b"{}\n",
@@ -176,7 +176,7 @@ def test_lines_of_other_programs_are_passed_over() -> None:
 
 def test_missing_lines_make_doubts_of_what_they_may_explain() -> None:
     """A hole in the chain may be a commit whose line is missing; two owners of the same offsets are never."""
-    first = Pod("w1").owns(1, source="policy", p0=0).commits({P0: (0, 10)}).commits({P0: (10, 20)})
+    first = owner().commits({P0: (0, 10)}).commits({P0: (10, 20)})
     second = Pod("w2").owns(2, p0=20).commits({P0: (20, 30)})
     without = [line for number, line in enumerate(first.lines) if number not in (6, 7, 8)]
 
@@ -189,7 +189,7 @@ def test_missing_lines_make_doubts_of_what_they_may_explain() -> None:
 
 def test_overlap_is_a_violation_whatever_is_missing() -> None:
     """Lines that are missing cannot undo two commits."""
-    first = Pod("w1").owns(1, source="policy", p0=0).commits({P0: (0, 10)}).stops()
+    first = owner().commits({P0: (0, 10)}).stops()
     second = Pod("w2").owns(2, source="policy", p0=0).commits({P0: (0, 20)}).stops()
 
     found = judged([*first.lines, *second.lines[:-2], second.lines[-1]])
@@ -228,7 +228,7 @@ def test_event_without_a_field_or_with_another_one_is_a_doubt(fields: dict[str, 
 
 def test_line_that_cannot_be_read_is_as_good_as_missing() -> None:
     """Nothing is held against its boot or the next owner that the line may explain."""
-    pod = Pod("w1").owns(1, source="policy", p0=0)
+    pod = owner()
     pod.begins({P0: (0, 10)})
     pod.say("flush_committed", batch_id="w1-b1-1").commits({P0: (10, 20)}).stops()
 
@@ -240,7 +240,7 @@ def test_line_that_cannot_be_read_is_as_good_as_missing() -> None:
 
 def test_line_that_no_rule_concerns_need_not_be_read() -> None:
     """As one of a newer worker: nothing is in doubt for it."""
-    pod = Pod("w1").owns(1, source="policy", p0=0).say("flush_verified", batch_id="w1-b1-1").commits({P0: (0, 10)})
+    pod = owner().say("flush_verified", batch_id="w1-b1-1").commits({P0: (0, 10)})
 
     found = judged(pod.stops().lines)
 
@@ -260,7 +260,7 @@ def test_groups_do_not_meet() -> None:
 
 def test_window_begins_in_the_middle_of_everything() -> None:
     """What was owned and committed before is not known; what is known since is judged."""
-    pod = Pod("w1").owns(1, source="policy", p0=0).commits({P0: (0, 10)})
+    pod = owner().commits({P0: (0, 10)})
     since_ms = pod.at_ms + 1
     pod.commits({P0: (10, 20)}).gives_back(P0)
     window = TimeWindow(since_ms=since_ms, slack_ms=0)
@@ -289,7 +289,7 @@ def test_window_takes_lines_at_both_its_ends() -> None:
 
 def test_worker_that_is_rewound_after_it_gave_back_is_found_in_a_window_too() -> None:
     """What it had owned before is not known; what it gave back since is."""
-    pod = Pod("w1").owns(1, source="policy", p0=0).commits({P0: (0, 10)})
+    pod = owner().commits({P0: (0, 10)})
     window = TimeWindow(since_ms=pod.at_ms + 1)
 
     fine = judged(pod.rewinds(10).lines, window=window)
@@ -301,14 +301,14 @@ def test_worker_that_is_rewound_after_it_gave_back_is_found_in_a_window_too() ->
 
 def test_without_a_window_a_missing_beginning_is_a_doubt() -> None:
     """Nobody has said that it is to be missing."""
-    pod = Pod("w1").owns(1, source="policy", p0=0).commits({P0: (0, 10)})
+    pod = owner().commits({P0: (0, 10)})
 
     assert judged(pod.lines[1:]).doubts == ["w1 (boot b1): line 1 of its own counting is missing"]
 
 
 def test_what_the_client_library_never_handed_over_is_in_no_line() -> None:
     """The fault that logs do not see: a jump is told, and that records were there nobody knows. The audit does."""
-    pod = Pod("w1").owns(1, source="policy", p0=0).say(events.OffsetGaps("source", 0, 1, [(3, 9)]))
+    pod = owner().say(events.OffsetGaps("source", 0, 1, [(3, 9)]))
 
     assert judged(pod.commits({P0: (0, 10)}, records=4).lines).violations == []
 
@@ -316,14 +316,14 @@ def test_what_the_client_library_never_handed_over_is_in_no_line() -> None:
 @pytest.mark.parametrize(("gaps", "records"), [(1, 4), (2, 1)])
 def test_records_are_counted_where_all_holes_are_told(gaps: int, records: int) -> None:
     """A line names the first ones of many: how many records there are is not known then."""
-    pod = Pod("w1").owns(1, source="policy", p0=0).say(events.OffsetGaps("source", 0, gaps, [(3, 9)]))
+    pod = owner().say(events.OffsetGaps("source", 0, gaps, [(3, 9)]))
 
     assert judged(pod.commits({P0: (0, 10)}, records=records).lines).violations == []
 
 
 def test_records_are_counted_again_behind_a_commit_with_holes_that_are_not_told() -> None:
     """They excuse the commit that covers them, and no later one."""
-    pod = Pod("w1").owns(1, source="policy", p0=0).say(events.OffsetGaps("source", 0, 2, [(3, 9)]))
+    pod = owner().say(events.OffsetGaps("source", 0, 2, [(3, 9)]))
     pod.commits({P0: (0, 10)}, records=1).commits({P0: (10, 20)}, records=9)
 
     assert [one.rule for one in judged(pod.lines).violations] == [LogRule.CONTIGUOUS]
@@ -331,7 +331,7 @@ def test_records_are_counted_again_behind_a_commit_with_holes_that_are_not_told(
 
 def test_hole_that_is_jumped_again_after_a_discard_counts_once() -> None:
     """It is read again, and told again."""
-    pod = Pod("w1").owns(1, source="policy", p0=0).say(events.OffsetGaps("source", 0, 1, [(3, 9)]))
+    pod = owner().say(events.OffsetGaps("source", 0, 1, [(3, 9)]))
     pod.gives_up(pod.begins({P0: (0, 10)})).rewinds(0).say(events.OffsetGaps("source", 0, 1, [(3, 9)]))
 
     assert judged(pod.commits({P0: (0, 10)}, records=4).lines).violations == []
@@ -340,7 +340,7 @@ def test_hole_that_is_jumped_again_after_a_discard_counts_once() -> None:
 @pytest.mark.parametrize("is_told", [True, False])
 def test_offsets_that_a_person_has_skipped_are_covered_by_the_line_of_the_command(*, is_told: bool) -> None:
     """Without it they are a gap, and whoever goes on behind them goes on where nobody has committed."""
-    before = Pod("w1").owns(1, source="policy", p0=0).commits({P0: (0, 10)}).gives_back(P0)
+    before = owner().commits({P0: (0, 10)}).gives_back(P0)
     command = Pod("offsets", "b9", group=None).say(events.OffsetsSkipped("g", "source", 0, 10, 15))
     after = Pod("w1", "b2").owns(2, p0=15).commits({P0: (15, 20)})
 
@@ -350,7 +350,7 @@ def test_offsets_that_a_person_has_skipped_are_covered_by_the_line_of_the_comman
 
 def test_offsets_that_were_skipped_and_committed_as_well_are_told() -> None:
     """One of the two is too much."""
-    worker = Pod("w1").owns(1, source="policy", p0=0).commits({P0: (0, 12)})
+    worker = owner().commits({P0: (0, 12)})
     command = Pod("offsets", "b9", group=None).say(events.OffsetsSkipped("g", "source", 0, 10, 15))
 
     assert [one.rule for one in judged(lines_of(worker, command)).violations] == [LogRule.ONE_OWNER]
@@ -368,7 +368,7 @@ def test_first_owner_without_a_line_is_a_doubt() -> None:
 
 def test_boot_behind_which_nobody_goes_on_is_in_no_line() -> None:
     """A fault that logs do not see, as one that has committed nothing: the audit does, by its flush records."""
-    first = Pod("w1").owns(1, source="policy", p0=0).commits({P0: (0, 10)}).gives_back(P0)
+    first = owner().commits({P0: (0, 10)}).gives_back(P0)
     last = Pod("w2").owns(2, p0=10).commits({P0: (10, 20)})
 
     assert judged(lines_of(first, last)) != judged(first.lines)
