@@ -102,8 +102,9 @@ def test_every_message_of_a_flush_is_within_its_limit(size: Sizes) -> None:
 def test_record_of_several_letters_is_stored_once() -> None:
     """Dead letters that have no room for their record name one object; one with few indexes has room for a key."""
     deployment = Deployment(FEW._replace(bad_entries=100_000, value_bytes=500_000))
-    fill(deployment)
+    dead = fill(deployment)
     deployment.flush()
+    check_dead_letters(deployment, dead)
     letters = [parse_headers(message.headers) for message in deployment.committed.of(DEAD_LETTERS)]
     by_record: dict[tuple[int, int], set[str | None]] = {}
     for says in letters:

@@ -45,11 +45,6 @@ class CountingRecorder(Recorder):
         return super().record(record, decoded)
 
 
-def by_kafkas_time() -> Rules:
-    """Entries without a time of their own are written by that of their record."""
-    return Rules().with_settings(time={"missing": "record-timestamp"})
-
-
 def worked(rules: Rules | None = None) -> tuple[Rig, FakeWorker]:
     """Give a worker that owns everything, and its rig."""
     rig = Rig()
@@ -130,18 +125,6 @@ def test_whatever_happens_counters_and_lines_add_up(trouble: str, memory_bytes: 
     require_sums(worker, logs)
 
 
-def test_last_records_before_a_stop_are_counted() -> None:
-    """They are recorded and committed in the turn that stops."""
-    with capture_logs() as logs:
-        rig, worker = worked()
-        rig.fill(P0, 4)
-        worker.stop.request()
-        worker.step()
-        worker.close()
-    assert worker.metrics.total("records") == worker.metrics.total("entries") == 4
-    require_sums(worker, logs)
-
-
 def test_record_that_no_batch_could_take_is_counted_as_refused() -> None:
     """It was handed over, and is read again; a hole before it is counted once, when it is recorded."""
     with capture_logs() as logs:
@@ -154,18 +137,6 @@ def test_record_that_no_batch_could_take_is_counted_as_refused() -> None:
         worker.spool.refuses = lambda _operation: False
         rig.turn_until(lambda: worker.recorder.has_progress)
     assert worker.metrics.total("offset_gaps") == 1
-    require_sums(worker, logs)
-
-
-def test_entry_is_written_by_its_own_time_or_by_kafkas() -> None:
-    """Not counted under both."""
-    with capture_logs() as logs:
-        rig, worker = worked(by_kafkas_time())
-        mixed = value_of(entry(), entry(), {"user": "ann"})
-        rig.broker.logs[P0].append(mixed, timestamp_ms=rig.clock.wall_ms())
-        worker.step()
-    assert worker.metrics.total("entries", outcome="written") == 2
-    assert worker.metrics.total("entries", outcome="record_timestamp") == 1
     require_sums(worker, logs)
 
 

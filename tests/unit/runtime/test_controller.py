@@ -14,7 +14,6 @@ from log_partitioner.control.deadline import Deadline
 from log_partitioner.control.flush_policy import FlushReason
 from log_partitioner.control.state import Phase
 from log_partitioner.errors import SourceError, StopError, TooManyFailuresError
-from log_partitioner.formats import offset_metadata
 from log_partitioner.formats.model import CommittedOffset
 from log_partitioner.runtime.positions import TOPIC_IDS_S
 from tests.fakes.committer import Outcome
@@ -47,20 +46,6 @@ def test_revoke_commits_the_whole_batch_before_it_returns() -> None:
     assert worker.spool.bytes_on_disk == 0
     assert worker.controller.state.owned == {P0}
     assert not worker.controller.state.to_seek
-
-
-def test_revoke_within_its_budget_discards_where_the_store_is_slow() -> None:
-    """A spent budget discards and releases; the next owner reads again; nothing is committed late."""
-    rig = Rig()
-    worker = holding(rig)
-    worker.store.slow_s = 80.0
-    worker.store.script.append(PutFault.SLOW)
-    before_s = rig.clock.now_s()
-    worker.controller.on_revoked(frozenset({P0, P1}))
-    assert rig.clock.now_s() - before_s <= 100.0
-    assert worker.committer.calls == 0
-    assert worker.controller.state.phase is Phase.IDLE
-    rig.check()
 
 
 def test_revoke_leaves_the_uploads_less_time_than_a_timer_does() -> None:
@@ -130,34 +115,6 @@ def test_finding_6_revoked_instead_of_lost_commits_nothing() -> None:
     assert worker.metrics.total("rebalances", kind="lost") == 0
     assert worker.metrics.total("flushes", reason="revoked", outcome="discarded") == 1
     rig.drain()
-
-
-@pytest.mark.parametrize("style", STYLES)
-def test_zombie_that_wakes_up_after_its_session_commits_nothing(style: str) -> None:
-    """Stopped past its session, with a batch: others own and commit, the zombie is refused and reads again."""
-    rig = Rig(style)
-    worker = holding(rig)
-    second = rig.worker("b")
-    rig.workers.remove(worker)
-    rig.pass_time(60.0)
-    rig.turn_until(lambda: second.controller.state.owned == {P0, P1})
-    rig.turn_until(lambda: rig.committed()[P0] == 3)
-    worker.controller.flush_due(FlushReason.INTERVAL)  # its thread goes on where it was
-    assert len(rig.broker.transactions) == 1
-    assert worker.recorder.opening is None
-    rig.workers.append(worker)
-    rig.fill(P0, 3)
-    rig.drain()
-
-
-def test_unknown_revoked_is_ignored_with_a_warning() -> None:
-    """Revoked TopicPartitions that we never owned change nothing (confluent-kafka-python issue 1551)."""
-    rig = Rig()
-    worker = rig.owning()
-    with capture_logs() as logs:
-        worker.controller.on_revoked(frozenset({P2}))
-    assert worker.controller.state.owned == {P0, P1}
-    assert [one["topic_partitions"] for one in logs if one["event"] == "revoked_unknown"] == [["source-2"]]
 
 
 def test_empty_assignment_keeps_what_is_owned() -> None:
@@ -332,16 +289,6 @@ def test_topic_partition_assigned_while_paused_is_read_after_the_pause() -> None
     rig.drain()
 
 
-def test_worker_that_has_failed_commits_nothing_when_it_is_closed() -> None:
-    """FAILED is final: what closing the consumer revokes is only released."""
-    rig = Rig()
-    worker = holding(rig)
-    worker.controller.fail()
-    worker.consumer.close()
-    assert worker.committer.calls == 0
-    assert worker.controller.state.owned == frozenset()
-
-
 def test_worker_that_fails_in_the_middle_of_a_flush_commits_nothing_when_it_is_closed() -> None:
     """The store refuses us: the flush is broken off, the process ends, closing does not begin it again."""
     rig = Rig()
@@ -436,18 +383,6 @@ def test_discarded_batch_tells_what_giving_it_up_costs() -> None:
     (discarded,) = [one for one in logs if one["event"] == "batch_discarded"]
     assert discarded["cost"] == "records 0 to 4 of source-1 will be read again"
     assert (discarded["reason"], discarded["cause"], discarded["outcome"]) == ("bytes", "UploadError", "aborted")
-
-
-def test_ids_of_topics_are_asked_for_outside_callbacks_and_committed() -> None:
-    """The fake's consumer refuses to be asked inside one, as the real one would end the process."""
-    rig = Rig()
-    worker = holding(rig)
-    ids = {rig.broker.topic_ids[tp.topic] for tp in rig.broker.logs}
-    worker.controller.on_revoked(frozenset({P0, P1}))
-    committed = rig.broker.committed(P0)
-    assert committed is not None
-    assert (committed.offset, committed.leader_epoch) == (3, 0)
-    assert {offset_metadata.decode(committed.metadata).topic_id} == ids
 
 
 def test_ids_of_topics_are_asked_for_at_each_assignment_and_each_flush_of_the_loop() -> None:

@@ -238,25 +238,3 @@ def test_first_batch_of_records_that_may_not_be_decoded_is_told_without_fields()
     batch: Any = SimpleNamespace(entries=200, dead=200, spans={P0: (0, 200)}, dead_letters=letters)
     with pytest.raises(PathsError, match="fields that were seen: none"):
         FirstLook(rules_of().settings).require_fit(batch, set())
-
-
-def test_doubt_is_one_line_of_the_log() -> None:
-    """With a flush, once for the topic."""
-    rig = Rig()
-    worker = rig.owning(rules=rules_of(1.0))
-    fill(rig, dead=50)
-    with capture_logs() as lines:
-        flushed(rig, worker)
-        worker.step()
-        fill(rig, dead=50)
-        flushed(rig, worker)
-        worker.step()
-    (line,) = [one for one in lines if one["event"] == "paths_doubted"]
-    assert (line["log_level"], line["topic"], line["dead_letters"], line["fields"]) == (
-        "warning",
-        "source",
-        50,
-        ["usr", "n"],
-    )
-    (first, second) = [one for one in lines if one["event"] == "flush_committed"]
-    assert (first["dead_letters"], second["dead_letters"]) == (50, 50)

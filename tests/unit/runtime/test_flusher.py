@@ -27,14 +27,10 @@ from log_partitioner.control.flush_policy import FlushReason
 from log_partitioner.errors import (
     CommitAbortedError,
     CommitUnknownError,
-    DiscardError,
     MembershipError,
-    SpoolError,
-    StoreRefusedError,
     UploadError,
 )
 from log_partitioner.formats import offset_metadata
-from log_partitioner.formats.dead_letter import parse_headers
 from log_partitioner.runtime import flusher as flusher_module
 from log_partitioner.runtime import recorder as recorder_module
 from log_partitioner.runtime.flusher import KNOWN_SCHEMAS_S
@@ -118,17 +114,6 @@ def test_committed_offsets_carry_their_topics_id_and_leader_epoch(told: bool) ->
     assert offset_metadata.decode(committed.metadata).topic_id == rig.broker.topic_ids.get(P0.topic)
     (record,) = flush_records(rig.broker)
     assert record.topic_ids == rig.broker.topic_ids
-
-
-def test_entries_that_are_written_nowhere_are_noticed_before_the_commit() -> None:
-    """W3: the rows in objects are compared with the entries of the records that are covered."""
-    rig = Rig()
-    worker = holding(rig)
-    batch = worker.recorder.close()
-    batch.progress[P0].entries += 1
-    with pytest.raises(AssertionError, match="W3: source-0: 3 entries are in objects, 4 should be"):
-        flush(worker, batch=batch)
-    assert worker.committer.calls == 0
 
 
 def _without_one(function: Callable[..., Any], at: int) -> Callable[..., Any]:
@@ -319,30 +304,6 @@ def test_finding_9_attempts_of_one_batch_never_share_a_key() -> None:
     assert set(data) - named == {key for key in data if "a-boot-1-" in key}
 
 
-def test_flush_refused_by_the_store_stops_the_worker() -> None:
-    """A missing permission is no reason to try again for ever."""
-    rig = Rig()
-    worker = holding(rig)
-    worker.store.script.append(PutFault.REFUSED)
-    with pytest.raises(StoreRefusedError):
-        flush(worker)
-    assert worker.committer.calls == 0
-
-
-@pytest.mark.parametrize("operation", ["read", "create", "write", "finish", "load"])
-def test_flush_whose_disk_fails_commits_nothing(operation: str) -> None:
-    """A disk that refuses at any step is a reason to discard, and nothing was sent."""
-    rig = Rig()
-    worker = rig.owning(rules=Rules().with_settings(spool={"memory_bytes_max": 1}))
-    rig.broker.logs[P0].append(value_of(entry(text="x" * 5000)), timestamp_ms=rig.clock.wall_ms())
-    rig.turn_until(lambda: worker.recorder.has_progress)
-    worker.spool.refuses = lambda asked: asked == operation
-    with pytest.raises(DiscardError) as caught:
-        flush(worker)
-    assert isinstance(caught.value, SpoolError)
-    assert rig.broker.transactions == []
-
-
 def test_flush_whose_deadline_passes_while_sealing_is_discarded(monkeypatch: pytest.MonkeyPatch) -> None:
     """A deadline between two steps is a discard; nothing is uploaded, nothing sent."""
     monkeypatch.setattr(seal, "PARTS_AT_ONCE", 1)
@@ -418,23 +379,6 @@ def test_schema_uploaded_by_another_worker_is_as_good_as_ours() -> None:
     assert second.committer.calls == 1
 
 
-def test_references_travel_in_as_many_messages_as_the_topic_takes() -> None:
-    """None is larger than its topic takes; together they have all lines, numbered through."""
-    rig = Rig()
-    rules = Rules().with_settings(kafka={"message_bytes_max": 20_000}).with_layout("pack")
-    worker = rig.owning(rules=rules.with_seal(group_bytes_max=6_000))
-    for number in range(400):
-        rig.fill(P0, 1, f"user-{number:03}")
-    rig.turn_until(lambda: worker.recorder.load().entries == 400)
-    summary = flush(worker)
-    assert summary.objects == 1
-    announced = rig.broker.messages(REFERENCES)
-    assert len(announced) > 2
-    assert max(len(one.value or b"") for one in announced) <= 20_000
-    assert [one.reference_id for one in references(rig.broker)] == [f"{summary.batch_id}-{n}" for n in range(400)]
-    rig.check()
-
-
 @pytest.mark.parametrize(
     ("bytes_max", "text_max", "has_text"), [(10**9, 10**5, True), (0, 10**5, False), (10**9, 10, False)]
 )
@@ -451,39 +395,6 @@ def test_schema_text_stands_in_messages_while_it_is_small(
     assert (reference.schema.text is not None) == has_text
     assert reference.schema.fingerprint in reference.schema.object
     rig.check()
-
-
-def test_dead_letter_too_large_for_its_topic_lies_in_an_object() -> None:
-    """The value of an oversized dead record is stored, the dead letter names the object and has no value."""
-    rig = Rig()
-    worker = rig.owning(rules=Rules().with_settings(kafka={"message_bytes_max": 10_000}))
-    value = b"[" + b"x" * 20_000
-    rig.broker.logs[P0].append(value, timestamp_ms=rig.clock.wall_ms())
-    rig.turn_until(lambda: worker.recorder.has_progress)
-    flush(worker)
-    (letter,) = rig.broker.messages(DEAD_LETTERS)
-    assert letter.value is None
-    assert rig.bucket.objects[parse_headers(letter.headers).object_key or ""] == value
-    rig.check()
-
-
-@pytest.mark.parametrize("what", ["key", "headers"])
-def test_dead_letter_of_a_large_key_or_headers_fits_into_its_topic(what: str) -> None:
-    """A record that the dead-letter topic cannot take must not stop the worker again and again (KAFKA_FACTS T12)."""
-    rig = Rig()
-    worker = rig.owning()
-    large = b"x" * 1_000_000
-    rig.broker.logs[P0].append(
-        b"{",
-        timestamp_ms=rig.clock.wall_ms(),
-        key=large if what == "key" else None,
-        headers=(("h", large),) if what == "headers" else (),
-    )
-    rig.turn_until(lambda: worker.recorder.has_progress)
-    flush(worker)
-    (letter,) = rig.broker.messages(DEAD_LETTERS)
-    headers = sum(len(name) + len(value or b"") for name, value in letter.headers)
-    assert len(letter.key or b"") + len(letter.value or b"") + headers <= Rules().settings.kafka.message_bytes_max
 
 
 def test_illegal_generation_of_the_same_member_is_repeated_once_over_the_same_objects() -> None:
@@ -660,31 +571,6 @@ def test_epoch_that_moves_during_the_upload_proves_nothing_to_us(is_lenient: boo
 
 
 # Layouts.
-
-
-def objects_of(rig: Rig) -> dict[str, list[str]]:
-    """Give the users in each object."""
-    found: dict[str, list[str]] = {}
-    for one in references(rig.broker):
-        found.setdefault(one.location.object, []).append(one.partition_key.user)
-    return found
-
-
-@pytest.mark.parametrize(("layout", "users", "objects"), [
-    ("file", 20, 20), ("pack", 20, 1), ("pack", 2, 1), ("auto", 20, 1), ("auto", 2, 2), ("auto", 8, 8), ("auto", 9, 1),
-])  # fmt: skip
-def test_layout_says_how_many_objects_a_flush_makes(layout: Any, users: int, objects: int) -> None:
-    """One for each PartitionKey, or packs; `auto` packs all but the few."""
-    rig = Rig()
-    worker = rig.owning(rules=Rules().with_layout(layout))
-    for number in range(users):
-        rig.fill(P0, 2, f"user-{number}")
-    rig.turn_until(lambda: worker.recorder.load().entries == 2 * users)
-    summary = flush(worker)
-    assert (summary.objects, summary.references) == (objects, users)
-    assert len(objects_of(rig)) == objects
-    assert all(("/pack/" in key) == (objects == 1) for key in objects_of(rig))
-    rig.check()
 
 
 @pytest.mark.parametrize(

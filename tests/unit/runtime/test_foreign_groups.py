@@ -84,34 +84,6 @@ def test_worker_with_committed_offsets_refuses_another_group_too() -> None:
     assert "group another publishes topic source" in last_words(rig, rig.worker("b", start=False))
 
 
-def test_group_that_is_accepted_by_name_is_no_reason_to_refuse() -> None:
-    """Two that are meant to publish the same, each for readers of its own."""
-    rig = Rig()
-    flushed(rig)
-    others_flush(rig)
-    worker = rig.worker("b", start=False)
-    worker.flush_records.group = OurGroup(GROUP, alone_on=SOURCE_TOPICS, accepted=["another"])
-    worker.start()
-    rig.fill(P0, 2)
-    rig.turn_until(lambda: rig.committed()[P0] == 6)
-
-
-def test_group_of_other_source_topics_is_no_reason_to_refuse() -> None:
-    """Two that share the topics of references and flush records."""
-    rig = Rig()
-    flushed(rig)
-    records = [msgspec.structs.replace(one, group_id="another") for one in flush_records(rig.broker)]
-    lines = [tuple(msgspec.structs.replace(line, topic="web") for line in one.topic_partitions) for one in records]
-    values = [
-        encode_flush_record(msgspec.structs.replace(one, topic_partitions=some))
-        for one, some in zip(records, lines, strict=True)
-    ]
-    rig.broker.publish(Message(FLUSHES, None, value, []) for value in values)
-    rig.worker("b")
-    rig.fill(P0, 2)
-    rig.turn_until(lambda: rig.committed()[P0] == 6)
-
-
 # A group that goes on under another name.
 
 
@@ -125,18 +97,6 @@ def test_group_goes_on_where_the_adopted_one_stopped() -> None:
     rig.fill(P0, 2)
     rig.drain()
     assert flush_records(rig.broker)[-1].topic_partitions[0].first_offset == 4
-
-
-def test_group_that_adopted_another_has_not_lost_its_offsets_silently() -> None:
-    """The adoption says where it went on, before it has flushed anything."""
-    rig = Rig()
-    flushed(rig)
-    adopt(rig, "new-group", GROUP)
-    rig.broker.reset({P0: None, P1: None})
-    worker = renamed(rig.worker("b", start=False), "new-group")
-    worker.start()
-    with pytest.raises(StartPositionError, match=r"go on with source-0 at 4 .committed: nothing."):
-        turn_for(rig, 60.0)
 
 
 def test_group_that_was_adopted_refuses_to_go_on() -> None:

@@ -74,16 +74,6 @@ class Bench:
         return [(one["partition"], one["offset"], one["index"]) for one in metas]
 
 
-def test_entries_of_one_record_go_to_the_objects_of_their_partition_keys() -> None:
-    """A record holds entries of several users and hours; each goes where it belongs, under one offset."""
-    bench = Bench()
-    bench.record(record(P0, 0, entry("ann"), entry("bob"), entry("ann", hours_ago=2), entry("ann")))
-    progress = bench.progress()
-    assert (progress.records, progress.entries, progress.dead_letters, progress.next_offset) == (1, 4, 0, 1)
-    found = [(one.key.user if one.key else None, len(rows)) for one, rows in bench.objects(bench.recorder.close())]
-    assert sorted(found) == [("ann", 1), ("ann", 2), ("bob", 1)]
-
-
 def test_one_bad_entry_costs_its_neighbours_nothing() -> None:
     """W3: the good entries are in rows, the bad one in a dead letter by its index; together they are all."""
     bench = Bench()
@@ -93,65 +83,6 @@ def test_one_bad_entry_costs_its_neighbours_nothing() -> None:
     assert sorted(bench.places(batch)) == [(0, 0, 0), (0, 0, 2)]
     (letter,) = batch.dead_letters
     assert (letter.reason, letter.indexes) == (Reason.NO_USER, (1,))
-
-
-def test_dead_letters_are_one_per_record_and_reason() -> None:
-    """Two entries of one record that are dead for one reason share a letter; another reason has its own."""
-    bench = Bench()
-    dateless = {"user": "ann"}
-    bench.record(record(P0, 0, entry(None), dateless, entry("bob"), entry(None)))
-    bench.record(record(P0, 1, entry(None), entry("bob")))
-    assert bench.progress().dead_letters == 4
-    batch = bench.recorder.close()
-    bench.check(batch)
-    letters = [(one.record.offset, one.reason, one.indexes) for one in batch.dead_letters]
-    assert sorted(letters) == [(0, Reason.NO_EVENT_TIME, (1,)), (0, Reason.NO_USER, (0, 3)), (1, Reason.NO_USER, (0,))]
-
-
-def test_record_that_cannot_be_split_is_one_dead_entry() -> None:
-    """It counts as one entry, and its offset is covered like any other."""
-    bench = Bench()
-    bench.record(record(P0, 0, value=b"{ not json"))
-    batch = bench.recorder.close()
-    bench.check(batch)
-    (letter,) = batch.dead_letters
-    assert (letter.indexes, letter.entries) == (None, 1)
-    assert batch.next_offsets() == {P0: CommittedOffset(1, leader_epoch=0)}
-
-
-@pytest.mark.parametrize("value", [None, b"[]"])
-def test_record_without_entries_is_covered(value: bytes | None) -> None:
-    """Zero entries are a fact that is committed, too."""
-    bench = Bench()
-    bench.record(record(P0, 0)._replace(value=value))
-    assert bench.recorder.has_progress
-    assert bench.progress().entries == 0
-    batch = bench.recorder.close()
-    assert (len(batch.rows), batch.records) == (0, 1)
-
-
-def test_rows_of_one_topic_partition_stand_in_the_order_of_their_offsets() -> None:
-    """DESIGN 3.2: also where records of several TopicPartitions are mixed and rows leave memory between them."""
-    bench = Bench(memory_bytes_max=20_000)
-    for offset in range(200):
-        tp = (P0, P1)[offset % 2]
-        bench.record(record(tp, offset // 2, entry("ann", n=offset), entry("ann", text="x" * 200)))
-    assert bench.spool.bytes_on_disk > 0
-    places = bench.places(bench.recorder.close())
-    for partition in (0, 1):
-        offsets = [one[1:] for one in places if one[0] == partition]
-        assert offsets == sorted(offsets)
-        assert len(offsets) == 200
-
-
-def test_memory_over_its_limit_goes_to_disk_and_nothing_is_lost() -> None:
-    """Entries leave memory as text; the rows are all there, of the batch's PartitionKeys and in their order."""
-    bench = Bench(memory_bytes_max=50_000)
-    for offset in range(300):
-        bench.record(record(P0, offset, entry(f"user-{offset % 7}", text="x" * 500)))
-    assert bench.spool.bytes_on_disk > 50_000
-    places = bench.places(bench.recorder.close())
-    assert sorted(places) == [(0, offset, 0) for offset in range(300)]
 
 
 @pytest.mark.parametrize("users", [1, 7, 10_000])
@@ -197,22 +128,6 @@ def test_closed_batch_is_a_value() -> None:
     assert batch.opening.batch_id == "batch-1"
 
 
-def test_committed_batch_is_followed_by_one_that_begins_where_it_ended() -> None:
-    """Its directory is gone, its offsets are behind."""
-    bench = Bench()
-    bench.record(record(P0, 0, entry("ann")), record(P0, 3, entry("ann")))
-    batch = bench.recorder.close()
-    assert bench.recorder.opening is None
-    bench.recorder.committed(batch, now_ms=5)
-    assert not bench.recorder.has_progress
-    assert (bench.progress().first_offset, bench.progress().next_offset) == (4, 4)
-    assert bench.progress(P1).idle_since_ms == 5
-    assert bench.spool.bytes_on_disk == 0
-    bench.open()
-    bench.record(record(P0, 4, entry("ann")))
-    assert bench.recorder.close().spans == {P0: (4, 5), P1: (0, 0)}
-
-
 @pytest.mark.parametrize("closed", [True, False])
 def test_discard_gives_the_ranges_that_are_read_again(closed: bool) -> None:  # noqa: FBT001 - a case
     """Of the batch given, or of the open one; what was covered is covered no more, its directory is gone."""
@@ -226,24 +141,6 @@ def test_discard_gives_the_ranges_that_are_read_again(closed: bool) -> None:  # 
     assert bench.recorder.opening is None
     assert bench.spool.bytes_on_disk == 0
     assert bench.recorder.discard(None) == {}
-
-
-def test_discarded_batch_goes_on_at_the_committed_offset() -> None:
-    """A rewind takes offset and leader epoch as they are committed."""
-    bench = Bench()
-    bench.record(record(P0, 0, entry("ann")))
-    bench.recorder.discard(bench.recorder.close())
-    bench.recorder.place(P0, CommittedOffset(5, leader_epoch=3, metadata="m"))
-    assert (bench.progress().first_offset, bench.progress().next_offset, bench.progress().leader_epoch) == (5, 5, 3)
-
-
-def test_schema_without_room_goes_on_in_another_object() -> None:
-    """At the limit of fields the object is cut and its PartitionKey goes on in another; order and rows stay."""
-    bench = Bench(type("Narrow", (SchemaSettings,), {"fields_max": 12})())
-    for offset in range(30):
-        bench.record(record(P0, offset, entry("ann", **{f"field_{offset}": offset})))
-    batch = bench.recorder.close()
-    assert bench.places(batch) == [(0, offset, 0) for offset in range(30)]
 
 
 def test_entry_that_no_schema_holds_is_in_a_row_or_a_dead_letter() -> None:
@@ -285,31 +182,6 @@ def test_disk_that_refuses_a_spill_loses_nothing() -> None:
     assert sorted(bench.places(batch)) == [(0, 0, 0), (0, 1, 0), (0, 1, 1)]
 
 
-def test_disk_that_refuses_a_batch_leaves_none_open() -> None:
-    """Nothing was recorded, and the next try may succeed."""
-    bench = Bench()
-    bench.recorder.discard(None)
-    bench.spool.refuses = lambda operation: operation == "open"
-    with pytest.raises(SpoolError):
-        bench.open()
-    assert bench.recorder.opening is None
-    bench.spool.refuses = lambda _operation: False
-    bench.open()
-    bench.record(record(P0, 0, entry("ann")))
-    assert bench.places(bench.recorder.close()) == [(0, 0, 0)]
-
-
-def test_accepts_only_what_is_owned_and_not_covered() -> None:
-    """The filter that the broker does not do for us: owned, and not below next_offset."""
-    bench = Bench()
-    bench.record(record(P0, 5, entry()))
-    assert not bench.recorder.accepts(record(P0, 5, entry()))
-    assert bench.recorder.accepts(record(P0, 6, entry()))
-    assert bench.recorder.accepts(record(P0, 60, entry()))
-    bench.recorder.disown(P1)
-    assert not bench.recorder.accepts(record(P1, 0, entry()))
-
-
 def test_load_tells_what_the_open_batch_holds() -> None:
     """Bytes, entries, PartitionKeys and dead letters; nothing where none is open, but for what the disk holds."""
     bench = Bench()
@@ -328,10 +200,3 @@ def test_record_weighs_its_entries_and_its_kib(entries: int, text: str, expected
     """The loop looks at the load by weight, so that no one record brings much past a limit unseen."""
     bench = Bench()
     assert bench.recorder.record(record(P0, 0, *(entry("ann", text=text) for _ in range(entries)))) == expected
-
-
-def test_outcomes_count_every_entry_once() -> None:
-    """The counters that become metrics agree with the progress."""
-    bench = Bench()
-    bench.record(record(P0, 0, entry("ann"), entry(None), entry("bob")), record(P0, 1, value=b"{"))
-    assert bench.recorder.outcomes == {"written": 2, "no_user": 1, "malformed": 1}

@@ -100,19 +100,6 @@ def give_way_and_leave(rig: Rig, worker: FakeWorker) -> FakeWorker:
     return second
 
 
-@pytest.mark.parametrize("style", STYLES)
-def test_limit_in_the_middle_of_one_consume_flushes_between_two_records(style: str) -> None:
-    """A batch that is full in the middle of what was handed over is flushed; the rest opens the next batch."""
-    rig = Rig(style)
-    worker = rig.owning(rules=Rules().with_bounds(entries_max=3))
-    rig.fill(P0, 5)
-    rig.fill(P1, 5)
-    worker.step()
-    assert worker.metrics.total("flushes", reason="entries", outcome="committed") == 3
-    assert worker.recorder.load().entries == 1
-    rig.drain()
-
-
 @pytest.mark.parametrize(
     ("bounds", "reason"), [({"fixed_bytes_max": 10**6}, "memory"), ({"estimate_max_s": 0.35}, "estimate")]
 )
@@ -125,17 +112,6 @@ def test_batch_of_dead_letters_alone_is_full_by_what_they_take(bounds: dict[str,
     worker.step()
     assert worker.metrics.total("flushes", reason=reason, outcome="committed") >= 2
     rig.drain()
-
-
-def test_all_entries_of_one_record_are_in_one_batch() -> None:
-    """Limits are looked at between records, never inside one."""
-    rig = Rig()
-    worker = rig.owning(rules=Rules().with_bounds(entries_max=2))
-    value = value_of(*(entry(n=number) for number in range(7)))
-    rig.broker.logs[P0].append(value, timestamp_ms=rig.clock.wall_ms())
-    worker.step()
-    assert [one.offsets for one in rig.broker.transactions] == [{P0: 1, P1: 0}]
-    rig.check()
 
 
 @pytest.mark.parametrize("outcome", ["TRANSACTION_ABORTABLE", Outcome.UNKNOWN_COMMITTED, Outcome.UNKNOWN_OPEN])
@@ -191,23 +167,6 @@ def test_disk_that_refuses_a_batch_pauses_and_goes_on_by_itself() -> None:
     rig.turn_until(lambda: rig.committed() == {P0: 3, P1: 2})
     assert worker.metrics.gauges["paused", ()] == 0
     rig.check()
-
-
-def test_topic_partition_assigned_while_the_disk_has_no_room_is_read_when_it_has() -> None:
-    """It starts paused like the others, and nothing stays silent for ever."""
-    rig = Rig()
-    first, second = rig.worker("a"), rig.worker("b")
-    rig.turn_until(lambda: bool(first.controller.state.owned) and bool(second.controller.state.owned))
-    first.spool.refuses = lambda operation: operation == "open"
-    rig.fill(P0, 3)
-    rig.fill(P1, 3)
-    first.step()
-    assert first.consumer.paused
-    rig.workers.remove(second)
-    second.close()
-    rig.turn_until(lambda: first.controller.state.owned == {P0, P1})
-    first.spool.refuses = lambda _operation: False
-    rig.drain()
 
 
 @pytest.mark.parametrize("operation", ["open", "append", "read", "create", "write", "finish", "load"])
@@ -352,21 +311,6 @@ def test_hole_in_the_offsets_is_legal_and_logged_once_per_consume() -> None:
     rig.drain()
 
 
-def test_batch_is_flushed_when_it_is_old_also_without_new_records() -> None:
-    """The interval counts from the opening of the batch."""
-    rig = Rig()
-    worker = rig.owning()
-    rig.fill(P0, 1)
-    worker.step()
-    rig.pass_time(29.0)
-    worker.step()
-    assert rig.broker.transactions == []
-    rig.pass_time(2.0)
-    worker.step()
-    assert rig.committed()[P0] == 1
-    assert worker.metrics.total("flushes", reason="interval") == 1
-
-
 def test_idle_worker_flushes_nothing() -> None:
     """A batch that covers no offset is no batch: no transaction, no object."""
     rig = Rig()
@@ -419,31 +363,6 @@ def test_second_stop_request_abandons_the_flush() -> None:
     assert worker.controller.state.phase.value == "stopped"
     assert rig.committed()[P0] is None
     worker.close()
-
-
-def test_stop_without_a_batch_leaves_at_once() -> None:
-    """Nothing open: no transaction, no wait."""
-    rig = Rig()
-    worker = rig.owning()
-    worker.stop.request()
-    worker.step()
-    assert worker.controller.state.phase.value == "stopped"
-    assert rig.broker.transactions == []
-
-
-def test_stop_whose_flush_fails_ends_stopped_and_the_next_owner_reads_again() -> None:
-    """A clean abandon is a clean stop."""
-    rig = Rig()
-    worker = rig.owning()
-    rig.fill(P0, 4)
-    worker.committer.script.append("TRANSACTION_ABORTABLE")
-    worker.stop.request()
-    worker.step()
-    assert worker.controller.state.phase.value == "stopped"
-    worker.close()
-    rig.workers.remove(worker)
-    rig.worker("b")
-    rig.drain()
 
 
 @pytest.mark.parametrize("style", STYLES)
