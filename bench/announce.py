@@ -16,13 +16,13 @@ from bench.worker import Figures, discard, fill, print_table
 from bench.workloads import PARTITIONS, WORKLOADS, Workload, generate
 from log_partitioner.avro.infer import infer_entry
 from log_partitioner.avro.schema import row_schema
-from log_partitioner.avro.schema_types import RecordType, SchemaBounds
+from log_partitioner.avro.schema_types import RecordType
 from log_partitioner.batch.messages import Sender, Uploaded, reference_messages
 from log_partitioner.batch.reference_lines import LineWriter, Numbered
 from log_partitioner.batch.row_writer import Blocks
 from log_partitioner.batch.seal import SealedObject
 from log_partitioner.boundary import Message, SealedFile, StoredObject
-from log_partitioner.config.settings import KafkaSettings
+from log_partitioner.config.settings import KafkaSettings, SchemaBounds
 from log_partitioner.formats.model import TopicPartition
 from tools.local.errors import StackError
 

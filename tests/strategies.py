@@ -13,14 +13,14 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from log_partitioner.avro.infer import INT64_MAX, INT64_MIN, LONG53_MAX
-from log_partitioner.avro.schema_types import ArrayType, MapType, RecordType, Scalar, SchemaBounds, Type
+from log_partitioner.avro.schema_types import ArrayType, MapType, RecordType, Scalar, Type
 from log_partitioner.batch.pack_plan import SealRules
 from log_partitioner.batch.pack_schema import IncompatibleError, Merging
 from log_partitioner.batch.reference_lines import Spans
 from log_partitioner.batch.rows import Rows
 from log_partitioner.batch.seal import SealedObject, seal
 from log_partitioner.boundary import BatchSpool
-from log_partitioner.config.settings import Layout
+from log_partitioner.config.settings import Layout, SchemaBounds
 from log_partitioner.input.json_text import JsonDecoder
 
 

@@ -19,7 +19,7 @@ from log_partitioner.adapters.kafka.topics import KafkaTopics
 from log_partitioner.avro.entry_types import EntryTypes
 from log_partitioner.avro.infer import TooDeepError, TooManyFieldsError
 from log_partitioner.avro.schema import META, schema_of
-from log_partitioner.avro.schema_types import EMPTY_RECORD, join_records, schema_bounds
+from log_partitioner.avro.schema_types import EMPTY_RECORD, join_records
 from log_partitioner.config.s3_settings import S3Settings
 from log_partitioner.config.section import Names
 from log_partitioner.config.settings import KafkaSettings, Settings
@@ -125,7 +125,7 @@ class Trial:
         self._settings = settings
         self._decoder = RecordDecoder(settings.input)
         self._partitioner = Partitioner(settings)
-        self._types = EntryTypes(schema_bounds(settings))
+        self._types = EntryTypes(settings.schema_bounds)
         self._type = EMPTY_RECORD
         self._times = [(path, compile_path(path)) for path in settings.time.paths]
         self._timed: Counter[str] = Counter()
@@ -158,7 +158,7 @@ class Trial:
                 self._reject(record, Bad(index, Reason.TOO_MANY_FIELDS, str(error)))
                 continue
             if len(self._type.by_name) < SHOWN_MAX:
-                most = self._settings.record_schema.object_keys_max
+                most = self._settings.schema_bounds.object_keys_max
                 self._type = join_records(self._type, kind, object_keys_max=most)
             self._place(record, index, placed, self._origin(entry, decoded.envelope, record, placed))
 

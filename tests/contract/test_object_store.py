@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
-from typing import Any
 
 import pytest
 from botocore.credentials import DeferredRefreshableCredentials
@@ -30,7 +29,6 @@ from tests.fakes.clock import FakeClock
 from tests.fakes.store import Bucket, FakeObjectStore
 
 _prefixes = count()
-TRICKLE: dict[str, Any] = {"secret_key": SecretStr("secret"), "attempts": 1}
 
 
 def sleep_by(instead: Callable[[float], object], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,16 +73,15 @@ def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(object_store, "_BACKOFF_FIRST_S", 0.0)
 
 
+def at(url: str, **more: object) -> S3Settings:
+    """Give settings for the store of an address."""
+    keys = {"access_key": SecretStr("key"), "secret_key": SecretStr("secret")}
+    return S3Settings.model_validate({"bucket": "bucket", "endpoint_url": url, **keys, **more})
+
+
 def settings(server: HttpS3, **more: object) -> S3Settings:
     """Give settings for the server."""
-    return S3Settings(
-        bucket="bucket",
-        endpoint_url=server.url,
-        access_key=SecretStr("key"),
-        secret_key=SecretStr("secret"),
-        upload_threads=4,
-        **more,
-    )
+    return at(server.url, **more)
 
 
 @pytest.fixture
@@ -166,7 +163,7 @@ def test_nothing_is_said_of_or_waited_for_a_repetition_that_does_not_come(
 def test_request_that_trickles_ends_with_its_deadline(way: str) -> None:
     """A byte now and then keeps botocore's time-outs from passing; the thread is free again (KAFKA_FACTS S2)."""
     with trickle(reads=way == "answer") as url:
-        store = S3Store(S3Settings(bucket="bucket", endpoint_url=url, access_key=SecretStr("key"), **TRICKLE))
+        store = S3Store(at(url))
         begun_s, clock = time.monotonic(), SystemClock()
         with pytest.raises(UploadError):
             Place(store, "logs", clock, lambda _key: None).put("one.avro", bytes(32 * 1024 * 1024), seconds=2.0)
@@ -187,7 +184,7 @@ def test_threads_held_by_trickling_answers_do_not_add_up(seconds: float) -> None
     """Each flush has threads of its own, and those of a failed one end, whatever time they had."""
     before = set(threading.enumerate())
     with trickle(reads=True) as url:
-        store = S3Store(S3Settings(bucket="bucket", endpoint_url=url, access_key=SecretStr("key"), **TRICKLE))
+        store = S3Store(at(url))
         uploader = Uploader(store, threads=4)
         for flush in range(3):
             deadline, end = Deadline.after(seconds, time.monotonic), Deadline.after(1.0, time.monotonic)
@@ -341,11 +338,12 @@ def test_body_is_sent_as_it_is(place: Place, server: HttpS3) -> None:
     assert server.headers[0]["content-length"] == "4"
 
 
-def test_object_larger_than_a_slow_store_takes_within_a_time_out_arrives() -> None:
+def test_object_larger_than_a_slow_store_takes_within_a_time_out_arrives(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is sent in pieces, each with a time-out of its own: botocore reads bytes like a file."""
+    monkeypatch.setattr(object_store, "ATTEMPTS", 1)
     clock = FakeClock()
     with serve(bytes_per_s=2_000_000) as slow:
-        place = Place(S3Store(settings(slow, attempts=1)), "logs", clock, slow.read)
+        place = Place(S3Store(settings(slow)), "logs", clock, slow.read)
         place.put("large.avro", bytes(8 * 2**20))
         assert len(slow.read(place.key("large.avro")) or b"") == 8 * 2**20
 

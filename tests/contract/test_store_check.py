@@ -210,9 +210,12 @@ def test_store_that_trickles_is_named_in_time() -> None:
         assert "no answer in time" in refusal(store_of(url))
 
 
-def test_trouble_lasts_from_the_upload_that_failed_to_the_next_that_does_not(server: HttpS3) -> None:
+def test_trouble_lasts_from_the_upload_that_failed_to_the_next_that_does_not(
+    server: HttpS3, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """For readiness; what is asked for slowly is no trouble."""
-    store = store_of(server.url, attempts=1)
+    monkeypatch.setattr(object_store, "ATTEMPTS", 1)
+    store = store_of(server.url)
 
     def put(name: str) -> None:
         deadline = Deadline.after(3.0, time.monotonic)

@@ -14,7 +14,7 @@ from log_partitioner.batch.batch import Opening
 from log_partitioner.batch.messages import Sender
 from log_partitioner.boundary import Membership, Message
 from log_partitioner.config.s3_settings import S3Settings
-from log_partitioner.config.settings import KafkaSettings, SchemaSettings, Settings, SpoolSettings
+from log_partitioner.config.settings import KafkaSettings, Settings, SpoolSettings
 from log_partitioner.control.deadline import Deadline
 from log_partitioner.control.flush_policy import FlushReason
 from log_partitioner.formats.model import CommittedOffset, Headers, SourceRecord, TopicPartition
@@ -98,7 +98,7 @@ class Committed:
         return [message for message in self.messages if message.topic == topic]
 
 
-class Inline(SchemaSettings):
+class Inline(KafkaSettings):
     """Every schema that has room stands in messages."""
 
     inline_bytes_max = 2**40
@@ -111,14 +111,13 @@ class Deployment:
         self.size = size
         self.settings = Settings(
             worker=size.name * 255,
-            kafka=KafkaSettings(
+            kafka=Inline(
                 bootstrap_servers="nowhere:1",
                 group_id=size.name * 255,
                 source_topics=("app",),
                 message_bytes_max=size.message_bytes_max,
             ),
             s3=S3Settings(bucket="b" * 63, prefix="\x01".join(["p" * 60] * 8)),
-            record_schema=Inline(),
             spool=SpoolSettings(memory_bytes_max=2**40),
             fast_lane="off",
         )

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from log_partitioner.avro.schema_types import SchemaBounds
 from log_partitioner.batch.messages import Sender
 from log_partitioner.batch.pack_plan import SealRules
 from log_partitioner.config.s3_settings import S3Settings
@@ -17,6 +16,7 @@ from log_partitioner.config.settings import (
     IdSettings,
     KafkaSettings,
     Layout,
+    SchemaBounds,
     Settings,
     SpoolSettings,
     TimeSettings,

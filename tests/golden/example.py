@@ -22,9 +22,10 @@ from log_partitioner.avro import container
 from log_partitioner.avro.binary import encode_long
 from log_partitioner.avro.infer import infer_entry
 from log_partitioner.avro.schema import META, row_schema
-from log_partitioner.avro.schema_types import RecordType, SchemaBounds
+from log_partitioner.avro.schema_types import RecordType
 from log_partitioner.batch.reference_lines import LineWriter, Numbered
 from log_partitioner.batch.row_writer import Blocks
+from log_partitioner.config.settings import SchemaBounds
 from log_partitioner.formats import offset_metadata
 from log_partitioner.formats.dead_letter import StoredRecord, encode_stored_record
 from log_partitioner.formats.flush_record import (

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from log_partitioner import zstd
+from log_partitioner.formats.model import CHAIN_HEADER
 from tests.integration.harness import Deployment
 from tests.integration.one_worker import run_through
 from tests.integration.readback import Row, difference, parse_keeping, parse_rounding, read_dead_letters, read_objects
@@ -89,7 +90,6 @@ NDJSON = Form(
     {
         "LOGP_INPUT__FORMAT": "ndjson",
         "LOGP_SPOOL__CODEC": "deflate",
-        "LOGP_INPUT__CHAIN_HEADER": "came-through",
     },
     (
         Sent(lines_of(ANN, BEN), BOTH_ALIVE),
@@ -102,9 +102,9 @@ NDJSON = Form(
         Sent(
             lines_of(ANN),
             (Alive(ANN, "ann", "2024-03-04T05:59:59.999999Z", "2024-03-04", 5, root=("first", 3, 12, None)),),
-            headers={"came-through": b'[["first",3,12],["second",0,1]]'},
+            headers={CHAIN_HEADER: b'[["first",3,12],["second",0,1]]'},
         ),
-        Sent(lines_of(BEN), (BEN_ALIVE,), headers={"came-through": b"neither JSON nor a list"}),
+        Sent(lines_of(BEN), (BEN_ALIVE,), headers={CHAIN_HEADER: b"neither JSON nor a list"}),
     ),
     codec="deflate",
 )

@@ -129,7 +129,7 @@ def test_revoked_while_paused_is_not_silent_when_it_comes_back(
     ) as deployment:
         s3_faults.add(internal_error(times=ALWAYS, key=DATA))
         written = kafka.produce(deployment.source, some_records(40, partitions=2))
-        deployment.start("w1", LOGP_S3__ATTEMPTS="1")
+        deployment.start("w1")
         deployment.require_event("paused", "w1", seconds=2)  # the pauses after this one take 4 s
         deployment.start("w2", LOGP_S3__ENDPOINT_URL=s3.endpoint.url)
         deployment.require_event("partitions_revoked", "w1")  # in a pause, or at its beginning
@@ -152,7 +152,7 @@ def test_partitions_taken_over_while_paused_are_read_afterwards(
     with Deployment(
         kafka=kafka, s3=s3, names=names, root=tmp_path, endpoint=s3_faults.endpoint, settings=QUICK
     ) as deployment:
-        deployment.start("w1", LOGP_S3__ATTEMPTS="1")
+        deployment.start("w1")
         deployment.start("w2", LOGP_S3__ENDPOINT_URL=s3.endpoint.url)
         _wait_shares(deployment, {"w1": 3, "w2": 3})
         s3_faults.add(internal_error(times=ALWAYS, key=DATA))

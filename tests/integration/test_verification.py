@@ -98,11 +98,11 @@ def test_store_that_is_slow_to_read_is_asked_again(deployment: Deployment, s3_fa
     """Answers that fail, or come in part, are no difference."""
     s3_faults.add(
         internal_error(times=2, method="GET", key=DATA),
-        Rule(Action.CUT_ANSWER, "GET", DATA, times=2),
+        Rule(Action.CUT_ANSWER, "GET", DATA, times=1),
         Rule(Action.DROP_ANSWER, "GET", DATA, times=1),
     )
     written = deployment.kafka.produce(deployment.source, some_records(60, partitions=6))
-    deployment.start("w1", LOGP_S3__ATTEMPTS="10")
+    deployment.start("w1")
     deployment.wait_drained(written)
     assert deployment.stop_all() == {"w1": 0}
     assert deployment.count("flush_differs") == 0

@@ -17,8 +17,9 @@ from log_partitioner.avro.container import SYNC_BYTES, Codec, block, compressor,
 from log_partitioner.avro.infer import infer_entry
 from log_partitioner.avro.names import avro_names
 from log_partitioner.avro.schema import RowSchema, row_schema
-from log_partitioner.avro.schema_types import ArrayType, MapType, RecordType, Scalar, SchemaBounds, Type, join_records
+from log_partitioner.avro.schema_types import ArrayType, MapType, RecordType, Scalar, Type, join_records
 from log_partitioner.batch.pack_schema import MergedFields
+from log_partitioner.config.settings import SchemaBounds
 from log_partitioner.formats.model import PartitionKey, RootLink
 from log_partitioner.formats.reference import (
     Checksum,

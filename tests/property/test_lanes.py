@@ -18,7 +18,7 @@ from log_partitioner.batch.rows import Rows
 from log_partitioner.config.settings import (
     IdSettings,
     InputSettings,
-    SchemaSettings,
+    SchemaBounds,
     Settings,
     SpoolSettings,
     TimeSettings,
@@ -48,12 +48,6 @@ class SmallObjects(SmallBlocks):
     packed_bytes_max = 400
 
 
-class FewFields(SchemaSettings):
-    """Small schemas."""
-
-    fields_max = 12
-
-
 class Shallow(InputSettings):
     """Little nesting."""
 
@@ -69,10 +63,9 @@ class FewEntries(InputSettings):
 PLAIN = settings(spool=SmallBlocks(codec="null"), id=IdSettings(paths=("id", "meta.id")))
 NARROW = settings(
     spool=SmallObjects(codec="null"),
-    record_schema=FewFields(depth_max=3, object_keys_max=3),
     input=Shallow(inexact_numbers="text"),
     layout="pack",
-)
+).model_copy(update={"schema_bounds": SchemaBounds(3, 3, Shallow.json_depth_max, fields_max=12)})
 OTHER = settings(
     spool=SpoolSettings(codec="null"),
     input=InputSettings(entries_field="entries"),

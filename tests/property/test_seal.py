@@ -24,7 +24,7 @@ from log_partitioner.avro.infer import TooDeepError, TooManyFieldsError
 from log_partitioner.avro.names import BESIDE
 from log_partitioner.avro.row_encoder import WALKED_ENTRIES
 from log_partitioner.avro.schema import schema_of, type_of
-from log_partitioner.avro.schema_types import RecordType, SchemaBounds, join_records
+from log_partitioner.avro.schema_types import RecordType, join_records
 from log_partitioner.batch import pack_plan, row_writer
 from log_partitioner.batch import rows as rows_module
 from log_partitioner.batch import seal as seal_module
@@ -33,6 +33,7 @@ from log_partitioner.batch.pack_plan import META_BYTES
 from log_partitioner.batch.rows import Rows
 from log_partitioner.batch.seal import SealedObject, SealRules
 from log_partitioner.boundary import StoredObject
+from log_partitioner.config.settings import SchemaBounds
 from log_partitioner.formats.model import PartitionKey, RootLink, SourceRecord, TopicPartition
 from log_partitioner.formats.projection import project
 from log_partitioner.formats.reference import Reference, decode_references

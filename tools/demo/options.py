@@ -119,8 +119,6 @@ class DemoOptions:
             "LOGP_DEAD_LETTERS__SHARE_MAX": "1",  # what is dead is told by the verdict
             "LOGP_FLUSH__INTERVAL_S": "3",
             "LOGP_FLUSH__BUDGET_S": "60",
-            # S3, Kafka, all workers and the audience share two cores.
-            "LOGP_S3__UPLOAD_THREADS": "4",
             "LOGP_VERIFY__SHARE": "1",
         }
         settings |= small_spark(is_compiled=False)

@@ -16,7 +16,6 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from log_partitioner.avro.entry_types import EntryTypes
 from log_partitioner.avro.infer import TooDeepError, TooManyFieldsError
-from log_partitioner.avro.schema_types import schema_bounds
 from log_partitioner.batch.messages import dead_letters_of
 from log_partitioner.formats.dead_letter import Reason
 from log_partitioner.formats.model import PartitionKey, SourceRecord
@@ -56,7 +55,7 @@ class SplitRules(NamedTuple):
 
 def rules_of(settings: Settings) -> SplitRules:
     """Make the rules of these settings."""
-    return SplitRules(RecordDecoder(settings.input), Partitioner(settings), EntryTypes(schema_bounds(settings)))
+    return SplitRules(RecordDecoder(settings.input), Partitioner(settings), EntryTypes(settings.schema_bounds))
 
 
 def pieces_of(messages: DataFrame, held: DataFrame, settings: Settings) -> DataFrame:

@@ -170,7 +170,7 @@ class Writer:
         record, key = record_of(piece), PartitionKey(piece["user"], piece["date"], piece["hour"])
         decoded = self._rules.decoder.decode(record.value)
         entries = {index: (entry, text) for index, entry, text in decoded.entries}
-        root = root_of(record, self._settings.input.chain_header)
+        root = root_of(record)
         for index in piece["indexes"]:
             entry, text = entries[index]
             placed = self._rules.partitioner.partition(entry, decoded.envelope, record)

@@ -45,7 +45,7 @@ from log_partitioner.adapters.s3_client import (
     what_of,
 )
 from log_partitioner.boundary import StoredObject
-from log_partitioner.config.s3_settings import CONNECT_TIMEOUT_S, READ_TIMEOUT_S, S3Settings
+from log_partitioner.config.s3_settings import ATTEMPTS, CONNECT_TIMEOUT_S, READ_TIMEOUT_S, S3Settings
 from log_partitioner.control.deadline import Deadline
 from log_partitioner.errors import (
     KeyTakenError,
@@ -181,7 +181,7 @@ class S3Store:
             attempt += 1
             failures += not is_throttled  # throttled means slower, never stuck: the deadline is the bound
             pause_s = min(_backoff_s(attempt - 1), deadline.remaining_s() / 2)
-            if failures >= self._settings.attempts or deadline.remaining_s() < _TRY_S:
+            if failures >= ATTEMPTS or deadline.remaining_s() < _TRY_S:
                 break  # nothing follows: neither say that it is repeated, nor wait for it
             if times := self._pace.times(problem):
                 self._log.warning("upload_repeated", problem=problem, times=times)
@@ -249,7 +249,7 @@ class S3Store:
         """
         version: dict[str, Any] = {} if version_id is None else {"VersionId": version_id}
         problem = "no time is left"
-        for attempt in range(self._settings.attempts):
+        for attempt in range(ATTEMPTS):
             if deadline.has_passed():
                 break
             try:

@@ -29,7 +29,7 @@ from botocore.exceptions import (
     SSLError,
 )
 
-from log_partitioner.config.s3_settings import CONNECT_TIMEOUT_S, READ_TIMEOUT_S, S3Settings
+from log_partitioner.config.s3_settings import CONNECT_TIMEOUT_S, READ_TIMEOUT_S, UPLOAD_THREADS, S3Settings
 from log_partitioner.errors import StoreRefusedError
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def make_client(
     config = Config(
         connect_timeout=CONNECT_TIMEOUT_S,
         read_timeout=answer_s,
-        max_pool_connections=connections or settings.upload_threads,
+        max_pool_connections=connections or UPLOAD_THREADS,
         retries={"total_max_attempts": attempts, "mode": "standard"},
         request_checksum_calculation="when_required",
         response_checksum_validation=validate,

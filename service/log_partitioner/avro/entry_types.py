@@ -13,7 +13,8 @@ from typing import Any
 import msgspec
 
 from log_partitioner.avro.infer import LONG53_MAX, TooManyFieldsError, fit_entry, infer, infer_entry
-from log_partitioner.avro.schema_types import RecordType, Scalar, SchemaBounds, Type
+from log_partitioner.avro.schema_types import RecordType, Scalar, Type
+from log_partitioner.config.settings import SchemaBounds
 
 SHAPES_BYTES_MAX = 64 * 1024 * 1024  # of all known shapes and their types, as they are weighed here
 _SHAPE_BYTES, _SHAPE_FIELD_BYTES = 600, 100

@@ -12,7 +12,8 @@ from typing import Any
 
 import msgspec
 
-from log_partitioner.avro.schema_types import ArrayType, MapType, RecordType, Scalar, SchemaBounds, Type, join
+from log_partitioner.avro.schema_types import ArrayType, MapType, RecordType, Scalar, Type, join
+from log_partitioner.config.settings import SchemaBounds
 
 LONG53_MAX = 2**53
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1

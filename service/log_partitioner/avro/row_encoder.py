@@ -19,7 +19,8 @@ import msgspec
 from log_partitioner.avro.binary import encode_long, encode_string, pack_double
 from log_partitioner.avro.bounded_cache import BoundedCache
 from log_partitioner.avro.infer import INT64_MAX, INT64_MIN, LONG53_MAX, require_depth
-from log_partitioner.avro.schema_types import ArrayType, MapType, RecordType, Scalar, SchemaBounds, Type
+from log_partitioner.avro.schema_types import ArrayType, MapType, RecordType, Scalar, Type
+from log_partitioner.config.settings import SchemaBounds
 
 EncodeEntry = Callable[[dict[str, Any], bytearray], None]
 

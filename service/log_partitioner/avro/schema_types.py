@@ -11,30 +11,6 @@ A record is an object with known keys, a map an object with more distinct keys t
 from __future__ import annotations
 
 from enum import Enum
-from typing import NamedTuple
-
-from log_partitioner.config.settings import SchemaSettings, Settings
-
-
-class SchemaBounds(NamedTuple):
-    """Bounds of one schema; the first three are rules by position, and so part of the join.
-
-    An object or array deeper than `depth_max` (the entry itself has depth 1) is json; an object with more than
-    `object_keys_max` distinct keys is a map. Nesting beyond `json_depth_max` makes the entry a dead letter.
-    `fields_max` counts nested fields too; `bytes_max` bounds the estimated bytes of the schema's text.
-    """
-
-    depth_max: int
-    object_keys_max: int
-    json_depth_max: int
-    fields_max: int = SchemaSettings.fields_max
-    bytes_max: int = SchemaSettings.bytes_max
-
-
-def schema_bounds(settings: Settings) -> SchemaBounds:
-    """Return the bounds that the settings name."""
-    schema, json_depth_max = settings.record_schema, settings.input.json_depth_max
-    return SchemaBounds(schema.depth_max, schema.object_keys_max, json_depth_max, schema.fields_max, schema.bytes_max)
 
 
 class Scalar(Enum):

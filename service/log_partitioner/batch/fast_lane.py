@@ -17,7 +17,7 @@ from log_partitioner.avro.entry_types import SHAPES_BYTES_MAX
 from log_partitioner.avro.schema_types import ArrayType, MapType, RecordType, Scalar, Type
 from log_partitioner.config.section import parse_path
 from log_partitioner.config.settings import Settings
-from log_partitioner.formats.model import PartitionKey
+from log_partitioner.formats.model import CHAIN_HEADER, PartitionKey
 from log_partitioner.partitioning.event_time import EARLIEST_US, LATEST_US
 from log_partitioner.partitioning.locate import is_plain
 
@@ -120,7 +120,7 @@ def _rules(settings: Settings, bytes_max: int) -> dict[str, Any]:
         "earliest_us": max(times.earliest_us, EARLIEST_US),
         "latest_us": LATEST_US,
         "future_max_us": times.future_max_us,
-        "chain_header": source.chain_header,
+        "chain_header": CHAIN_HEADER,
         "bytes_max": bytes_max,
     }
 
@@ -132,7 +132,6 @@ class FastLane:
         assert native.module is not None, "the fast lane is not installed"
         self._native = native.module
         self._lane: log_partitioner_native.Lane = native.module.Lane(_rules(settings, bytes_max))
-        self._chain_header = settings.input.chain_header
         self._has_keys = "key" in (*settings.user.paths, *settings.time.paths, *settings.id.paths)
         self._bytes_max = bytes_max
         self._type_bytes = 0
@@ -227,7 +226,7 @@ class FastLane:
         if poll.with_headers:
             values = values.copy()
             for place, names in poll.with_headers.items():
-                if names is None or self._chain_header in names:
+                if names is None or CHAIN_HEADER in names:
                     values[place] = None
         columns: log_partitioner_native.Poll = self._native.Poll(
             values,

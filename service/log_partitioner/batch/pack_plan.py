@@ -17,11 +17,11 @@ from typing import Any, NamedTuple
 from log_partitioner import native
 from log_partitioner.avro.container import Codec
 from log_partitioner.avro.schema import META
-from log_partitioner.avro.schema_types import RecordType, SchemaBounds, Type, field_size, join, schema_bounds
+from log_partitioner.avro.schema_types import RecordType, Type, field_size, join
 from log_partitioner.batch.pack_schema import Merging
 from log_partitioner.batch.reference_lines import SOURCE_BYTES
 from log_partitioner.batch.rows import Rows
-from log_partitioner.config.settings import Layout, Settings
+from log_partitioner.config.settings import Layout, SchemaBounds, Settings
 from log_partitioner.input.decode import RecordDecoder
 
 Hour = tuple[str, int]
@@ -65,7 +65,7 @@ def seal_rules(settings: Settings) -> SealRules:
     spool = settings.spool
     lines_max = settings.kafka.message_bytes_max - settings.kafka.inline_text_max - MESSAGE_HEAD_BYTES
     return SealRules(
-        bounds=schema_bounds(settings),
+        bounds=settings.schema_bounds,
         decode=RecordDecoder(settings.input).json.decode_again,
         layout=settings.layout,
         packed_bytes_max=spool.packed_bytes_max,

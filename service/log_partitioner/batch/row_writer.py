@@ -24,11 +24,12 @@ from log_partitioner.avro.row_encoder import (
     exact_encoder,
 )
 from log_partitioner.avro.row_meta import encode_id, encode_meta, encode_origin, encode_root
-from log_partitioner.avro.schema_types import EMPTY_RECORD, RecordType, Scalar, SchemaBounds
+from log_partitioner.avro.schema_types import EMPTY_RECORD, RecordType, Scalar
 from log_partitioner.batch.fast_lane import described
 from log_partitioner.batch.pack_schema import MergedFields
 from log_partitioner.batch.rows import PythonTexts, Rows
 from log_partitioner.boundary import Piece
+from log_partitioner.config.settings import SchemaBounds
 
 if TYPE_CHECKING:
     import log_partitioner_native

@@ -10,6 +10,8 @@ from log_partitioner.config.section import Section
 from log_partitioner.config.sources import aws_region
 
 CONNECT_TIMEOUT_S = 5.0
+UPLOAD_THREADS = 32
+ATTEMPTS = 5  # per object, within the deadline; a store that says SlowDown is not counted
 READ_TIMEOUT_S = 60.0  # without an answer once a body is sent; what is buffered on the way counts as sent
 
 
@@ -33,12 +35,6 @@ class S3Settings(Section):
     )
     access_key: SecretStr | None = Field(None, description="Access key; without one boto3 uses its usual sources.")
     secret_key: SecretStr | None = Field(None, description="Secret key.")
-    upload_threads: int = Field(32, ge=1, le=256, description="Uploads under way at once.")
-    attempts: int = Field(
-        5,
-        ge=1,
-        description="Attempts per object within the time for uploads; a store that says SlowDown is not counted.",
-    )
     conditional: bool = Field(default=True, description="Send If-None-Match: * with every PUT.")
     checksum: Literal["sha256", "crc32"] = Field(
         "sha256", description="Checksum sent with every PUT, verified by the store."

@@ -9,7 +9,7 @@ import socket
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, NamedTuple
 from zoneinfo import ZoneInfo
 
 from pydantic import Field
@@ -43,6 +43,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 class KafkaSettings(Section):
     """Brokers, topics, the consumer group, and additional librdkafka properties."""
+
+    inline_bytes_max: ClassVar[int] = 1024 * 1024  # of schema texts in the messages of a flush; or of none
 
     bootstrap_servers: str = Field(
         examples=["broker:9092"], description="Brokers to start from, host:port, separated by commas."
@@ -120,10 +122,6 @@ class InputSettings(Section):
     record_bytes_max: PositiveBytes = Field(
         16 * 1024 * 1024, description="Bytes of a record after decompression; larger is a dead letter."
     )
-    chain_header: str = Field(
-        "source-topic-chain",
-        description="Header with the list of [topic, partition, offset] a record came through.",
-    )
     inexact_numbers: Literal["round", "text"] = Field(
         "round",
         description="A number that a double does not hold: round it to the nearest, or keep its JSON text.",
@@ -186,22 +184,20 @@ class IdSettings(Section):
     paths: Names = Field((), description="Paths to the unique id, tried in this order.")
 
 
-class SchemaSettings(Section):
-    """Bounds of the aggregated schema (DESIGN 3.3)."""
+class SchemaBounds(NamedTuple):
+    """Bounds of one aggregated schema (DESIGN 3.3); the first three are rules by position, and so part of the join.
 
-    fields_max: ClassVar[int] = 1000  # nested ones, too; beyond it a PartitionKey goes on in another object,
-    bytes_max: ClassVar[int] = 512 * 1024  # and so it does beyond these, estimated, of a schema's text
-    inline_bytes_max: ClassVar[int] = 1024 * 1024  # of schema texts in the messages of a flush; or of none
+    An object or array deeper than `depth_max` (the entry itself has depth 1) is JSON text; an object with more than
+    `object_keys_max` distinct keys is a map. Nesting beyond `json_depth_max` makes the entry a dead letter.
+    `fields_max` counts nested fields too; `bytes_max` bounds the estimated bytes of the schema's text. Beyond these two
+    a PartitionKey goes on in another object.
+    """
 
-    depth_max: int = Field(
-        16,
-        ge=1,
-        le=32,
-        description="Levels of nesting that become columns; deeper values are kept as JSON text.",
-    )
-    object_keys_max: int = Field(
-        500, ge=1, description="Distinct keys of one nested object; beyond it the object is a map."
-    )
+    depth_max: int = 16
+    object_keys_max: int = 500
+    json_depth_max: int = InputSettings.json_depth_max
+    fields_max: int = 1000
+    bytes_max: int = 512 * 1024
 
 
 class PartitionSettings(Section):
@@ -227,6 +223,7 @@ class SpoolSettings(Section):
 
     packed_bytes_max: ClassVar[int] = 1024 * 1024  # of rows of a PartitionKey in a batch; with more it has an object
     pack_bytes_max: ClassVar[int] = 32 * 1024 * 1024
+    object_bytes_max: ClassVar[int] = 64 * 1024 * 1024  # of rows of a PartitionKey in an object; it goes on in another
     block_bytes: ClassVar[int] = 64 * 1024  # of rows in an Avro block before compression
 
     directory: Path = Field(
@@ -239,9 +236,6 @@ class SpoolSettings(Section):
     memory_bytes_max: PositiveBytes = Field(
         128 * 1024 * 1024,
         description="Bytes of the open batch in memory: entries beyond go to disk, rows and PartitionKeys cause a flush.",
-    )
-    object_bytes_max: Annotated[int, Field(ge=64 * 1024, json_schema_extra=BYTES), TAKES_SIZE] = Field(
-        64 * 1024 * 1024, description="Bytes of rows in an object of one PartitionKey; it goes on in another."
     )
     codec: Literal["zstandard", "deflate", "null"] = Field("zstandard", description="Avro codec of the objects.")
 
@@ -300,6 +294,7 @@ class Settings(SourcedSettings):
 
     prefix = PREFIX
     removed = REMOVED
+    schema_bounds: ClassVar[SchemaBounds] = SchemaBounds()
 
     worker: str = Field(
         default_factory=socket.gethostname,
@@ -323,7 +318,6 @@ class Settings(SourcedSettings):
     user: UserSettings = UserSettings()
     time: TimeSettings = TimeSettings()
     id: IdSettings = IdSettings()
-    record_schema: SchemaSettings = Field(SchemaSettings(), description="Bounds of the aggregated schema.")
     partition: PartitionSettings = PartitionSettings()
     flush: FlushSettings = FlushSettings()
     dead_letters: DeadLettersSettings = DeadLettersSettings()

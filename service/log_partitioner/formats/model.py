@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 Headers = tuple[tuple[str, bytes | None], ...]
+CHAIN_HEADER = "source-topic-chain"
 HEADERS_UNREADABLE = "the name of a header is not UTF-8"
 SKIPPED = "a person has skipped these offsets"
 FATAL = "it ended the process, again and again, while it alone was in hand"

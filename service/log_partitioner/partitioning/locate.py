@@ -18,7 +18,7 @@ from typing import Annotated, Any
 import msgspec
 
 from log_partitioner.config.section import parse_path
-from log_partitioner.formats.model import RootLink, SourceRecord
+from log_partitioner.formats.model import CHAIN_HEADER, RootLink, SourceRecord
 
 Whole = Callable[[], SourceRecord]
 """Makes the record of an entry, for paths that need it."""
@@ -101,10 +101,10 @@ _chain_decoder = msgspec.json.Decoder(list[msgspec.Raw])
 _link_decoder = msgspec.json.Decoder(_Link)
 
 
-def root_of(record: SourceRecord, header: str) -> RootLink | None:
+def root_of(record: SourceRecord) -> RootLink | None:
     """Return the first link of a record's chain; None if there is no chain, or it cannot be read."""
     for name, value in reversed(record.headers):
-        if name == header:
+        if name == CHAIN_HEADER:
             return _first_link(value)
     return None
 

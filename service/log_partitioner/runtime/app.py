@@ -29,6 +29,7 @@ from log_partitioner.adapters.preflight import Ask, Preflight, ask_once
 from log_partitioner.adapters.spool import DiskJournal, DiskSpool
 from log_partitioner.batch.fast_lane import why_no_lane
 from log_partitioner.batch.messages import Sender
+from log_partitioner.config.s3_settings import UPLOAD_THREADS
 from log_partitioner.config.settings import Settings
 from log_partitioner.control.deadline import Deadline
 from log_partitioner.control.flush_history import OurGroup
@@ -145,7 +146,7 @@ class Process:
             raise StopError(f"no spool in spool.directory: {error}") from error
         cleanup.callback(spool.close)
         self._store = store = S3Store(settings.s3, answer_s=settings.flush.store_answer_s)
-        uploader = Uploader(store, threads=settings.s3.upload_threads, trouble=lambda: store.trouble)
+        uploader = Uploader(store, threads=UPLOAD_THREADS, trouble=lambda: store.trouble)
         self._committer = committer = self._connect()
         cleanup.callback(committer.close)
         journal = DiskJournal(directory / f"{key_safe(settings.worker)}.journal")

@@ -81,7 +81,7 @@ class Flusher:
         self.cost = FlushCost()
         self.seal_rules = seal_rules(settings)
         self._prefix = settings.s3.prefix
-        self._budget, self._schemas = settings.flush, settings.record_schema
+        self._budget = settings.flush
         self._kafka = settings.kafka
         self._sender = sender
         self._uploader = uploader
@@ -223,7 +223,7 @@ class Flusher:
         texts = {one.schema.fingerprint: one.schema.text for one in sealed}
         sizes = {fingerprint: inline_bytes(text) for fingerprint, text in texts.items()}
         size = sum(sizes[one.schema.fingerprint] * len(one.groups) for one in sealed)
-        if size > self._schemas.inline_bytes_max:
+        if size > self._kafka.inline_bytes_max:
             return set()
         return {fingerprint for fingerprint, length in sizes.items() if length <= self._kafka.inline_text_max}
 

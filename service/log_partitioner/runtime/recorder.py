@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping
 
 from log_partitioner.avro.entry_types import EntryTypes
 from log_partitioner.avro.infer import TooDeepError, TooManyFieldsError
-from log_partitioner.avro.schema_types import schema_bounds
 from log_partitioner.batch.batch import Batch, ClosedBatch, Opening
 from log_partitioner.batch.fast_lane import FastLane, TakenRun, is_fast, why_no_lane
 from log_partitioner.batch.messages import dead_letters_of
@@ -22,7 +21,7 @@ from log_partitioner.boundary import Poll, Spool
 from log_partitioner.config.settings import Settings
 from log_partitioner.control.flush_policy import FlushLoad
 from log_partitioner.formats.dead_letter import Reason
-from log_partitioner.formats.model import CommittedOffset, RootLink, SourceRecord, TopicPartition
+from log_partitioner.formats.model import CommittedOffset, SourceRecord, TopicPartition
 from log_partitioner.input.decode import Bad, Decoded, RecordDecoder, refused
 from log_partitioner.partitioning.locate import root_of
 from log_partitioner.partitioning.partitioner import Partitioner, Rejection
@@ -43,16 +42,12 @@ class Recorder:
         self._batch: Batch | None = None
         self._tracker = Tracker()
         self._memory_bytes_max = settings.spool.memory_bytes_max
-        self._chain_header = settings.input.chain_header
         self._is_fast = is_fast(settings)
         self._spool = spool
         self._partitioner = Partitioner(settings)
-        self._types = EntryTypes(schema_bounds(settings))
+        self._types = EntryTypes(settings.schema_bounds)
         self._lane = None if why_no_lane(settings) else FastLane(settings)
-        self._python = PythonLane(self.decoder, self._partitioner, self._types, self._root_of)
-
-    def _root_of(self, record: SourceRecord) -> RootLink | None:
-        return root_of(record, self._chain_header) if record.headers else None
+        self._python = PythonLane(self.decoder, self._partitioner, self._types, root_of)
 
     # What is owned.
 
@@ -239,7 +234,7 @@ class Recorder:
         """Write the entries of one record; returns those that could not be written."""
         bad: list[Bad] = []
         rows, types = batch.rows, self._types
-        root = self._root_of(record)
+        root = root_of(record)
         for index, entry, text in decoded.entries:
             placed = self._partitioner.partition(entry, decoded.envelope, record)
             if isinstance(placed, Rejection):

@@ -8,7 +8,7 @@ import pytest
 
 from log_partitioner.avro import entry_types
 from log_partitioner.avro.entry_types import EntryTypes
-from log_partitioner.avro.schema_types import SchemaBounds
+from log_partitioner.config.settings import SchemaBounds
 
 WIDE = SchemaBounds(16, 500, 100)
 

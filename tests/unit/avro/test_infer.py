@@ -6,7 +6,8 @@ import msgspec
 import pytest
 
 from log_partitioner.avro.infer import TooDeepError, TooManyFieldsError, fit_entry, infer, infer_entry
-from log_partitioner.avro.schema_types import ArrayType, MapType, RecordType, Scalar, SchemaBounds
+from log_partitioner.avro.schema_types import ArrayType, MapType, RecordType, Scalar
+from log_partitioner.config.settings import SchemaBounds
 
 T = Scalar
 R = RecordType

@@ -13,7 +13,8 @@ from log_partitioner.avro.row_encoder import (
     exact_encoder,
     walk_entry,
 )
-from log_partitioner.avro.schema_types import ArrayType, MapType, RecordType, Scalar, SchemaBounds
+from log_partitioner.avro.schema_types import ArrayType, MapType, RecordType, Scalar
+from log_partitioner.config.settings import SchemaBounds
 
 T = Scalar
 LIMITS = SchemaBounds(depth_max=3, object_keys_max=2, json_depth_max=4)

@@ -9,7 +9,7 @@ import pytest
 
 from log_partitioner.avro.entry_types import EntryTypes
 from log_partitioner.avro.names import beside
-from log_partitioner.avro.schema_types import RecordType, Scalar, SchemaBounds
+from log_partitioner.avro.schema_types import RecordType, Scalar
 from log_partitioner.batch import pack_plan
 from log_partitioner.batch.pack_plan import (
     FEW_PARTS,
@@ -23,6 +23,7 @@ from log_partitioner.batch.pack_plan import (
 )
 from log_partitioner.batch.reference_lines import SOURCE_BYTES
 from log_partitioner.batch.rows import Rows
+from log_partitioner.config.settings import SchemaBounds
 from log_partitioner.formats.model import PartitionKey, SourceRecord, TopicPartition
 from tests.strategies import seal_rules
 

@@ -2,10 +2,8 @@
 
 import pytest
 
-from log_partitioner.formats.model import RootLink, SourceRecord, TopicPartition
+from log_partitioner.formats.model import CHAIN_HEADER, RootLink, SourceRecord, TopicPartition
 from log_partitioner.partitioning.locate import root_of
-
-HEADER = "source-topic-chain"
 
 
 def record(*headers: tuple[str, bytes | None]) -> SourceRecord:
@@ -46,11 +44,11 @@ def record(*headers: tuple[str, bytes | None]) -> SourceRecord:
 )
 def test_root_of_each_kind_of_header_is_its_first_link_or_none(value: bytes | None, root: RootLink | None) -> None:
     """A link beyond Kafka's own bounds would make a row that no Avro reader takes: it is no link."""
-    assert root_of(record((HEADER, value)), HEADER) == root
+    assert root_of(record((CHAIN_HEADER, value))) == root
 
 
 def test_root_of_a_header_that_stands_twice_is_that_of_the_last() -> None:
     """A republisher appends; headers of other names do not matter."""
-    headers = ((HEADER, b'[["a", 0, 1]]'), (HEADER, b'[["b", 0, 2]]'), ("other", b'[["c", 0, 3]]'))
-    assert root_of(record(*headers), HEADER) == RootLink("b", 0, 2)
-    assert root_of(record(), HEADER) is None
+    headers = ((CHAIN_HEADER, b'[["a", 0, 1]]'), (CHAIN_HEADER, b'[["b", 0, 2]]'), ("other", b'[["c", 0, 3]]'))
+    assert root_of(record(*headers)) == RootLink("b", 0, 2)
+    assert root_of(record()) is None

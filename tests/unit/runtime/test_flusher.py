@@ -21,7 +21,7 @@ from log_partitioner.batch.row_writer import Blocks, Chunk, Unwritten
 from log_partitioner.batch.rows import Rows
 from log_partitioner.batch.seal import Sealing
 from log_partitioner.boundary import Membership
-from log_partitioner.config.settings import KafkaSettings, SchemaSettings
+from log_partitioner.config.settings import KafkaSettings
 from log_partitioner.control.deadline import Deadline
 from log_partitioner.control.flush_policy import FlushReason
 from log_partitioner.errors import (
@@ -387,7 +387,7 @@ def test_schema_text_stands_in_messages_while_it_is_small(
 ) -> None:
     """Together those of a flush, and each by itself; fingerprint and place always are there."""
     rig = Rig()
-    monkeypatch.setattr(SchemaSettings, "inline_bytes_max", bytes_max)
+    monkeypatch.setattr(KafkaSettings, "inline_bytes_max", bytes_max)
     monkeypatch.setattr(KafkaSettings, "inline_text_max", text_max)
     worker = holding(rig)
     flush(worker)

@@ -8,13 +8,12 @@ from typing import Any
 import fastavro
 import pytest
 
-from log_partitioner.avro.schema_types import schema_bounds
 from log_partitioner.batch.batch import ClosedBatch, Opening
 from log_partitioner.batch.messages import rows_in
 from log_partitioner.batch.progress import Progress
 from log_partitioner.batch.seal import SealedObject, seal
 from log_partitioner.boundary import Membership
-from log_partitioner.config.settings import SchemaSettings, SpoolSettings
+from log_partitioner.config.settings import SchemaBounds, Settings, SpoolSettings
 from log_partitioner.errors import SpoolError
 from log_partitioner.formats.dead_letter import Reason
 from log_partitioner.formats.model import CommittedOffset, SourceRecord, TopicPartition
@@ -29,11 +28,11 @@ MEMBER = Membership(1, "member", None)
 class Bench:
     """A recorder that owns P0 and P1 from offset 0, with a batch open."""
 
-    def __init__(self, schema: SchemaSettings | None = None, memory_bytes_max: int = 2**30) -> None:
+    def __init__(self, bounds: SchemaBounds = Settings.schema_bounds, memory_bytes_max: int = 2**30) -> None:
         self.spool = FakeSpool()
         spool = SpoolSettings(memory_bytes_max=memory_bytes_max)  # type: ignore[call-arg]
-        settings = settings_of().model_copy(update={"record_schema": schema or SchemaSettings(), "spool": spool})
-        self.bounds = schema_bounds(settings)
+        settings = settings_of().model_copy(update={"schema_bounds": bounds, "spool": spool})
+        self.bounds = bounds
         self.recorder = Recorder(settings, self.spool)
         for tp in (P0, P1):
             self.recorder.place(tp, CommittedOffset(0))
@@ -145,7 +144,7 @@ def test_discard_gives_the_ranges_that_are_read_again(closed: bool) -> None:  # 
 
 def test_entry_that_no_schema_holds_is_in_a_row_or_a_dead_letter() -> None:
     """An entry over the limit by itself does not stop the worker, and is accounted for."""
-    bench = Bench(type("Narrow", (SchemaSettings,), {"fields_max": 5})())
+    bench = Bench(SchemaBounds(fields_max=5))
     wide = entry("ann", **{f"field_{number}": number for number in range(30)})
     bench.record(record(P0, 0, entry("ann"), wide, entry("ann")))
     batch = bench.recorder.close()

@@ -10,6 +10,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from log_partitioner.adapters.kafka.topics import KafkaTopics
 from log_partitioner.adapters.s3_client import make_client
+from log_partitioner.config.s3_settings import ATTEMPTS
 from log_partitioner.errors import CouldNotTellError, StoreRefusedError
 from log_partitioner.proof.accounting import ExitCode
 from log_partitioner.proof.audit.audit import EXAMPLES, THREADS, Audit, Options
@@ -87,7 +88,7 @@ class S3Reader:
 
     def __init__(self, settings: S3Settings, *, threads: int) -> None:
         self._bucket = settings.bucket
-        self._client = make_client(settings, attempts=settings.attempts, connections=threads, validate="when_supported")
+        self._client = make_client(settings, attempts=ATTEMPTS, connections=threads, validate="when_supported")
 
     def get(self, address: Address) -> FetchedObject | None:
         """Read an object; None if there is none.

@@ -17,7 +17,7 @@ from log_partitioner.proof.oracle.json_text import Exact
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-    from log_partitioner.config.settings import SchemaSettings
+    from log_partitioner.config.settings import SchemaBounds
 
 LONG53_MAX = 1 << 53
 LONG64_MAX = (1 << 63) - 1
@@ -82,7 +82,7 @@ def limit_keys(entry: Type, keys_max: int) -> Type:
     return Record(tuple((name, _limit_keys(kind, keys_max)) for name, kind in entry.fields))
 
 
-def is_over(kind: Type, limits: SchemaSettings) -> bool:
+def is_over(kind: Type, limits: SchemaBounds) -> bool:
     """Return whether an entry of this type may pass a bound of one schema; its text is estimated generously."""
     fields = sum(1 for _ in paths_of(kind))
     return fields > limits.fields_max or _CHARACTERS_PER_CHARACTER * len(str(kind)) > limits.bytes_max

@@ -62,9 +62,8 @@ class Judge:
         self._time = TimeRule(settings.time)
         self._id_paths = tuple(map(parse_path, settings.id.paths))
         self._zone = settings.partition.zone
-        self._limits = settings.record_schema
-        self._chain_header = settings.input.chain_header
-        self._is_over = lru_cache(TYPES_MAX)(partial(is_over, limits=settings.record_schema))
+        self._limits = settings.schema_bounds
+        self._is_over = lru_cache(TYPES_MAX)(partial(is_over, limits=settings.schema_bounds))
 
     def judge(self, record: SourceRecord) -> JudgedRecord:
         """Return where each entry of a record must be; a record that could not be read is dead as a whole."""
@@ -72,7 +71,7 @@ class Judge:
             return JudgedRecord([JudgedEntry(None, frozenset({reason_of(record)}))], is_whole=True)
         decoded = self._decoder.decode(record.value)
         around = Surroundings(record, decoded.envelope, self.parse)
-        root = root_of(around, self._chain_header) if record.headers else None
+        root = root_of(around) if record.headers else None
         entries = [self._judge_entry(entry, around, record.timestamp_ms, root) for entry in decoded.entries]
         return JudgedRecord(entries, decoded.is_whole)
 

@@ -9,7 +9,7 @@ import json
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
-from log_partitioner.formats.model import RootLink
+from log_partitioner.formats.model import CHAIN_HEADER, RootLink
 from log_partitioner.proof.oracle.json_text import Exact, Parse, holds_lone_surrogates, may_hold_surrogates
 from log_partitioner.proof.oracle.times import END_US, FIRST_US, read_bound, read_time
 
@@ -100,14 +100,14 @@ def text_of(value: object) -> str | None:
     return value.literal if isinstance(value, Exact) and value.is_integer else None
 
 
-def root_of(around: Surroundings, header: str) -> RootLink | None:
+def root_of(around: Surroundings) -> RootLink | None:
     """Return the first link of a record's source topic chain (DESIGN 3.8): [topic, partition, offset, index, ...].
 
     A link beyond Kafka's bounds is none; nor is one with an index that is none: without it, two outputs of one root
     would look like a replay.
     """
     try:
-        links = json.loads(around.headers.get(header) or "")
+        links = json.loads(around.headers.get(CHAIN_HEADER) or "")
     except (ValueError, RecursionError):
         return None
     match links:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
+from log_partitioner.config.settings import SchemaBounds
 from log_partitioner.formats.dead_letter import HEADER_INDEXES, HEADER_REASON, DeadLetter, Reason
 from log_partitioner.formats.findings import Kind
 from log_partitioner.formats.reference import Checksum
@@ -25,7 +26,6 @@ from tests.unit.proof.audit.world import (
     MemoryTopics,
     Row,
     World,
-    bounds_of,
     clean_world,
     column,
     kinds,
@@ -362,8 +362,8 @@ def test_subtrees_of_an_entry_over_the_limits_may_be_json() -> None:
     source = [record(APP_0, number, entry) for number, entry in enumerate(entries)]
     world = World(source, [File("b1", "ann", 10, columns, rows)], [], {"b1": {APP_0: (0, 2)}}, {APP_0: 2}, {APP_0: 2})
     world.build()
-    assert kinds(world.audit(record_schema=bounds_of(fields_max=7))) == set()
-    assert kinds(world.audit(record_schema=bounds_of(fields_max=8))) == {Kind.REFERENCE_WRONG}
+    assert kinds(world.audit(bounds=SchemaBounds(fields_max=7))) == set()
+    assert kinds(world.audit(bounds=SchemaBounds(fields_max=8))) == {Kind.REFERENCE_WRONG}
 
 
 def test_dead_letter_of_a_replayed_dead_letter_keeps_the_older_headers() -> None:

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 import botocore.exceptions
 import pytest
 
-from log_partitioner.config.s3_settings import S3Settings
+from log_partitioner.config.s3_settings import ATTEMPTS, S3Settings
 from log_partitioner.config.settings import KafkaSettings, Settings
 from log_partitioner.errors import CouldNotTellError, StoreRefusedError
 from log_partitioner.proof.audit import run
@@ -66,8 +66,8 @@ def test_audit_that_cannot_read_could_not_tell(
     assert capsys.readouterr().err == f"could not tell: {error}\n"
 
 
-def test_reader_has_a_connection_for_each_thread_and_the_attempts_of_the_settings() -> None:
+def test_reader_has_a_connection_for_each_thread_and_the_attempts_of_the_worker() -> None:
     """And checks bytes against the checksum that the store sends with them."""
-    config = S3Reader(S3Settings(bucket="ours", region="r", attempts=7), threads=5)._client.meta.config
-    assert (config.max_pool_connections, config.retries["total_max_attempts"]) == (5, 7)
+    config = S3Reader(S3Settings(bucket="ours", region="r"), threads=5)._client.meta.config
+    assert (config.max_pool_connections, config.retries["total_max_attempts"]) == (5, ATTEMPTS)
     assert config.response_checksum_validation == "when_supported"

@@ -26,7 +26,7 @@ from log_partitioner.avro.schema import schema_of, type_of
 from log_partitioner.avro.schema_types import RecordType
 from log_partitioner.batch.pack_schema import MergedFields
 from log_partitioner.config.s3_settings import S3Settings
-from log_partitioner.config.settings import KafkaSettings, SchemaSettings, Settings
+from log_partitioner.config.settings import KafkaSettings, SchemaBounds, Settings
 from log_partitioner.formats.dead_letter import DeadLetter, Reason, headers_of
 from log_partitioner.formats.findings import Kind
 from log_partitioner.formats.flush_record import (
@@ -183,11 +183,6 @@ def settings(**sections: Any) -> Settings:
     )
 
 
-def bounds_of(**bounds: int) -> SchemaSettings:
-    """Make bounds of a schema that are no settings."""
-    return type("Bounds", (SchemaSettings,), bounds)()
-
-
 def record(tp: TopicPartition, offset: int, value: object, **more: Any) -> SourceRecord:
     """Make a source record; `value` is bytes, None, or what becomes JSON."""
     data = value if isinstance(value, bytes) or value is None else json.dumps(value).encode()
@@ -237,10 +232,13 @@ class World:
         self.flush_records = [self._flush(batch, ranges) for batch, ranges in self.flushes.items()]
         return self
 
-    def audit(self, *, caught_up: bool = True, **sections: Any) -> Report:
+    def audit(
+        self, *, caught_up: bool = True, bounds: SchemaBounds = Settings.schema_bounds, **sections: Any
+    ) -> Report:
         """Run the audit over it."""
         options = Options(require_caught_up=caught_up, threads=2)
-        topics, groups, asked = MemoryTopics(self), Groups(), settings(**sections)
+        topics, groups = MemoryTopics(self), Groups()
+        asked = settings(**sections).model_copy(update={"schema_bounds": bounds})
         groups.read_on(topics, asked.kafka.flushes_topic)
         lineage = groups.lineage(asked.kafka)
         asked = of_group(asked, lineage.group_id)

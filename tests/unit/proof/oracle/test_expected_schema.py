@@ -5,7 +5,7 @@ from itertools import permutations
 
 import pytest
 
-from log_partitioner.config.settings import SchemaSettings
+from log_partitioner.config.settings import SchemaBounds
 from log_partitioner.proof.oracle.expected_schema import (
     Array,
     Map,
@@ -117,13 +117,6 @@ def test_map_values_are_joined_before_they_are_limited() -> None:
     assert limit_keys(record(x=inner), 2) == record(x=Map(Map("long53")))
 
 
-class Narrow(SchemaSettings):
-    """Bounds that a small type passes."""
-
-    fields_max = 3
-    bytes_max = 600
-
-
 @pytest.mark.parametrize(
     ("kind", "expected"),
     [
@@ -134,7 +127,7 @@ class Narrow(SchemaSettings):
 )
 def test_entry_of_too_many_fields_or_too_long_names_is_over_a_bound(kind: Type, *, expected: bool) -> None:
     """Nested ones count."""
-    assert is_over(kind, Narrow()) == expected
+    assert is_over(kind, SchemaBounds(fields_max=3, bytes_max=600)) == expected
 
 
 def test_differences_name_field_and_types() -> None:

@@ -6,7 +6,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from log_partitioner.config.settings import TimeSettings, UserSettings
-from log_partitioner.formats.model import RootLink, SourceRecord, TopicPartition
+from log_partitioner.formats.model import CHAIN_HEADER, RootLink, SourceRecord, TopicPartition
 from log_partitioner.proof.oracle.json_text import exact, parse_rounding
 from log_partitioner.proof.oracle.locate import Path, Surroundings, TimeRule, UserRule, id_of, parse_path, root_of
 from log_partitioner.proof.oracle.times import EpochUnit, date_and_hour, read_time
@@ -114,7 +114,7 @@ def test_id_is_text_or_nothing() -> None:
     ],
 )
 def test_root_is_the_first_link_of_the_chain(header: bytes | None, expected: RootLink | None) -> None:
-    assert root_of(around(chain=header), "chain") == expected
+    assert root_of(around(**{CHAIN_HEADER: header})) == expected
 
 
 @pytest.mark.parametrize(
