@@ -32,7 +32,7 @@ from log_partitioner.config.flush_settings import (
 )
 from log_partitioner.config.kafka_properties import SECRET, why_not
 from log_partitioner.config.s3_settings import CONNECT_TIMEOUT_S
-from log_partitioner.config.settings import REMOVED, Settings, TimeSettings
+from log_partitioner.config.settings import Settings, TimeSettings
 from log_partitioner.config.sources import SourcedSettings, read_settings
 from log_partitioner.errors import SettingsError
 from log_partitioner.version import product_version
@@ -541,18 +541,6 @@ def test_budget_that_brokers_or_producers_do_not_allow_is_refused() -> None:
         "flush.budget_s (LOGP_FLUSH__BUDGET_S) must be at least 20.0"
     ]
     assert problems(flush={"budget_s": "31m"}) == ["flush.budget_s (LOGP_FLUSH__BUDGET_S) must be at most 1800.0"]
-
-
-@pytest.mark.parametrize(("name", "instead"), REMOVED.items())
-def test_setting_that_was_is_refused_with_what_took_its_place(
-    environment: pytest.MonkeyPatch, name: str, instead: str
-) -> None:
-    """By its own name, whatever its value; nothing is made of it."""
-    variable = f"LOGP_{name.replace('.', '__').upper()}"
-    environment.setenv(variable, "1")
-    with pytest.raises(SettingsError) as refused:
-        load()
-    assert refused.value.problems == [f"{variable} is no setting any more: {instead}"]
 
 
 @pytest.mark.parametrize("layout", ["auto", "pack", "file"])

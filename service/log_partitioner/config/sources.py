@@ -56,8 +56,6 @@ class SourcedSettings(Section):
     """Settings of an environment, a file and secret files, whose names begin with `prefix`; see `read_settings`."""
 
     prefix: ClassVar[str]
-    removed: ClassVar[Mapping[str, str]] = {}
-    """Removed settings, with their replacements."""
 
 
 S = TypeVar("S", bound=SourcedSettings)
@@ -105,7 +103,7 @@ class _Sources:
     def __init__(self, kind: type[SourcedSettings]) -> None:
         self.problems: list[str] = []
         self.are_complete = True
-        self._prefix, self._removed = kind.prefix, kind.removed
+        self._prefix = kind.prefix
         self._sections = {name: model for name, field in kind.model_fields.items() if (model := _section_of(field))}
         self._fields = dict(_fields(kind))
         self.values: dict[str, Any] = {name: {} for name in self._sections}
@@ -192,8 +190,6 @@ class _Sources:
             place[path[-1]] = value
         elif path[0] in self._sections and not path[1:]:
             self.problems.append(f"{name} must be a section with settings in it")
-        elif (instead := self._removed.get(".".join(path))) is not None:
-            self.problems.append(f"{name} is no setting any more: {instead}")
         else:
             self.problems.append(f"{name} names no setting{self._meant(path, name)}")
 
