@@ -83,8 +83,6 @@ class FakeBroker:
         """Where the group began, if an administrator has said so."""
         self.start_at_ms = 0
         """From which time on records are to be read where nobody has committed anything."""
-        self.set_back: list[str] = []
-        """Commits outside transactions that lowered an offset: what they uncover is read twice."""
         self.on_committed: Callable[[Committed], None] = lambda _committed: None
         self._timeout_s = transaction_timeout_s
         self._producers: dict[str, _Producer] = {}
@@ -129,14 +127,6 @@ class FakeBroker:
         return not any(one.open is not None and tp in one.open.offsets for one in self._producers.values())
 
     # Committing outside transactions.
-
-    def commit(self, offsets: Mapping[TopicPartition, CommittedOffset], *, generation: int, member_id: str) -> None:
-        """Commit offsets of a member at once."""
-        self._validate(generation, member_id, offsets, transactional=False)
-        for tp, committed in offsets.items():
-            if committed.offset < (self.committed_offset(tp) or 0):
-                self.set_back.append(f"{tp} from {self.committed_offset(tp)} to {committed.offset}")
-            self._store(tp, committed)
 
     def reset(self, offsets: Mapping[TopicPartition, int | None]) -> None:
         """Set or remove committed offsets as a tool for administrators does."""

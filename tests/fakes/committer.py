@@ -15,7 +15,6 @@ from log_partitioner.errors import (
     FencedError,
     MembershipError,
     SourceError,
-    StopError,
 )
 from log_partitioner.formats.model import CommittedOffset, TopicPartition
 from tests.fakes.broker import BrokerError, FakeBroker
@@ -42,7 +41,6 @@ class FakeCommitter:
     def __init__(self, broker: FakeBroker, transactional_id: str, clock: FakeClock, *, point: Point = no_point) -> None:
         self.script: deque[Outcome | Aborted] = deque()
         self.calls = 0
-        self.init_error: StopError | None = None
         self.init_s = 0.07
         self.trusts_any_membership = False
         self._broker = broker
@@ -60,8 +58,6 @@ class FakeCommitter:
         """Begin a new epoch; what an earlier one left open is aborted. Takes `init_s`, or until the deadline."""
         if self._epoch is None:
             self._point("init")
-            if self.init_error is not None:
-                raise self.init_error
             if deadline is not None and deadline.remaining_s() < self.init_s:
                 self._clock.advance(deadline.remaining_s())
                 raise CommitAbortedError("no producer for transactions", code="_TIMED_OUT")

@@ -7,12 +7,13 @@ does since 1.7; without it the fake is as bad as the library has ever been (conf
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Self
 
 from log_partitioner.boundary import END_OFFSET, FIRST_OFFSET, FetchFailure, Membership, Poll, RebalanceListener
 from log_partitioner.control.deadline import Deadline
-from log_partitioner.errors import SourceError, StartPositionError
-from log_partitioner.formats.model import CommittedOffset, SourceRecord, TopicPartition
+from log_partitioner.errors import CouldNotTellError, SourceError, StartPositionError
+from log_partitioner.formats.model import CommittedOffset, OffsetRanges, SourceRecord, TopicPartition
 from tests.fakes.broker import FakeBroker
 from tests.fakes.clock import FakeClock
 from tests.fakes.member import Callback, Member
@@ -233,3 +234,28 @@ class FakeConsumer:
                 self.member.queue.append((Callback.REVOKED, self.member.owned))
                 self._serve()
             self.member.leave()
+
+
+class FakeSource:
+    """Fulfils `log_partitioner.proof.live.RangeReader`: reads the source again, by offset."""
+
+    def __init__(self, broker: FakeBroker, wait: Callable[[], Deadline], *, point: Point = no_point) -> None:
+        self._broker = broker
+        self._wait = wait
+        self._point = point
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Let go of it."""
+
+    def read(self, ranges: OffsetRanges) -> Iterator[SourceRecord]:
+        """Yield the records of the ranges."""
+        for tp, (first, end) in ranges.items():
+            until = self._wait()
+            self._point("reread")
+            log = self._broker.logs[tp]
+            if until.has_passed() or (first < end and (log.first_offset > first or log.broken_at(first, end))):
+                raise CouldNotTellError(f"{tp}: cannot be read from {first}")
+            yield from (one for one in log.read(first, end - first) if one.offset < end)

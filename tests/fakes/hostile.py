@@ -25,8 +25,7 @@ from log_partitioner.runtime.recorder import Recorder
 from tests.fakes.clock import START_MS, FakeClock
 from tests.fakes.metrics import RecordingMetrics
 from tests.fakes.spool import FakeSpool
-from tests.fakes.store import Bucket, FakeObjectStore
-from tests.fakes.uploads import InlineUploader
+from tests.fakes.store import Bucket, FakeObjectStore, InlineUploader
 
 REFERENCES, FLUSHES, DEAD_LETTERS = "references", "flushes", "dead-letters"
 MEMBER = Membership(1, "member", None)

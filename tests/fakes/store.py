@@ -12,6 +12,7 @@ from log_partitioner.boundary import StoredObject
 from log_partitioner.control.deadline import Deadline
 from log_partitioner.errors import KeyTakenError, ReadBackError, StoreRefusedError, UploadError
 from log_partitioner.privacy import veiled
+from log_partitioner.runtime.uploader import ObjectStore, Task, Uploader
 from tests.fakes.clock import FakeClock
 from tests.fakes.consumer import Point, no_point
 
@@ -112,3 +113,18 @@ class FakeObjectStore:
 
 def _stored(key: str, body: bytes) -> StoredObject:
     return StoredObject(key, hashlib.md5(body, usedforsecurity=False).hexdigest(), None)
+
+
+class InlineUploader(Uploader):
+    """The real uploader's rules for keys, faults and deadlines, on the caller's thread: a run repeats exactly."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        super().__init__(store, threads=0)
+
+    def _begin(self, tasks: list[Task]) -> None:
+        """Upload now; a failure waits in the future as it would in a thread's."""
+        for future, put in tasks:
+            try:
+                future.set_result(put())
+            except Exception as error:  # noqa: BLE001 - a kill passes
+                future.set_exception(error)

@@ -35,15 +35,13 @@ from log_partitioner.runtime.worker import Ports, Worker
 from tests.fakes.broker import FakeBroker
 from tests.fakes.clock import FakeClock
 from tests.fakes.committer import FakeCommitter
-from tests.fakes.consumer import FakeConsumer, Point, no_point
+from tests.fakes.consumer import FakeConsumer, FakeSource, Point, no_point
 from tests.fakes.flush_records import FakeFlushRecords
 from tests.fakes.journal import FakeJournal
 from tests.fakes.member import Member, Member848
 from tests.fakes.metrics import RecordingMetrics
-from tests.fakes.source import FakeSource
 from tests.fakes.spool import FakeSpool
-from tests.fakes.store import Bucket, FakeObjectStore
-from tests.fakes.uploads import InlineUploader
+from tests.fakes.store import Bucket, FakeObjectStore, InlineUploader
 
 REFERENCES, FLUSHES, DEAD_LETTERS = "references", "flushes", "dead-letters"
 GROUP = "group"

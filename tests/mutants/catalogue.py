@@ -11,7 +11,7 @@ from tests.fakes.committer import Outcome
 from tests.fakes.store import PutFault
 from tests.fakes.worker import Parts
 from tests.mutants import adapters, workers
-from tests.mutants.mutant import QUIET, ZOMBIES, FastTest, Mutant, RealRun
+from tests.mutants.mutant import QUIET, ZOMBIES, FastTest, Mutant, RealRun, fast
 from tests.mutants.transactions import (
     AnnouncesOutsideTheTransaction,
     IgnoresDeliveryReports,
@@ -27,7 +27,7 @@ from tests.unit.adapters.scripted_kafka import fresh_producer_class
 BACK_AT_ONCE = replace(QUIET, members=0.15, outcome=0.8, stop=0.1, old_library=1.0)
 HELD_UP = replace(QUIET, at_zombie=0.008, members=0.03)
 
-_RUNTIME, _ADAPTERS = "tests/unit/runtime", "tests/unit/adapters"
+_ADAPTERS = "tests/unit/adapters"
 
 
 def _committer_bench(monkeypatch: pytest.MonkeyPatch) -> tuple[test_kafka_committer.Bench]:
@@ -42,9 +42,7 @@ CATALOGUE = (
         "commits the offset behind the next one",
         ("V01: commit position + 1",),
         Parts(flusher=workers.CommitsOneTooFar),
-        fast=FastTest(
-            f"{_RUNTIME}/test_flusher.py::test_flush_of_a_batch_commits_references_flush_record_and_offsets_together"
-        ),
+        fast=fast("runtime/test_flusher::test_flush_of_a_batch_commits_references_flush_record_and_offsets_together"),
         real=RealRun("rebalances"),
     ),
     Mutant(
@@ -52,9 +50,8 @@ CATALOGUE = (
         "commits first and uploads afterwards what it has announced",
         ("V01: commit before upload",),
         Parts(flusher=workers.CommitsBeforeItUploads),
-        fast=FastTest(
-            f"{_RUNTIME}/test_flusher.py::test_flush_whose_upload_is_not_acknowledged_produces_nothing",
-            lambda _: (PutFault.NOT_STORED,),
+        fast=fast(
+            "runtime/test_flusher::test_flush_whose_upload_is_not_acknowledged_produces_nothing", PutFault.NOT_STORED
         ),
     ),
     Mutant(
@@ -75,9 +72,7 @@ CATALOGUE = (
         Parts(consumer=ReadsUncommitted),
         adapters.READS_UNCOMMITTED,
         swarm=HELD_UP,
-        fast=FastTest(
-            f"{_RUNTIME}/test_positions.py::test_finding_7_read_committed_is_what_makes_committed_offsets_stable"
-        ),
+        fast=fast("runtime/test_positions::test_finding_7_read_committed_is_what_makes_committed_offsets_stable"),
     ),
     Mutant(
         "never-rewinds",
@@ -85,10 +80,9 @@ CATALOGUE = (
         ("V01: skip rewind after abort",),
         Parts(controller=workers.NeverRewinds),
         style=Style.COOPERATIVE,
-        fast=FastTest(
-            f"{_RUNTIME}/test_runloop.py::"
-            "test_finding_8_failed_flush_in_the_middle_of_one_consume_rewinds_everything_owned",
-            lambda _: ("TRANSACTION_ABORTABLE",),
+        fast=fast(
+            "runtime/test_runloop::test_finding_8_failed_flush_in_the_middle_of_one_consume_rewinds_everything_owned",
+            "TRANSACTION_ABORTABLE",
         ),
     ),
     Mutant(
@@ -97,16 +91,14 @@ CATALOGUE = (
         ("V01: rewind only revoked partitions",),
         Parts(controller=workers.RewindsNothingKept),
         style=Style.COOPERATIVE,
-        fast=FastTest(f"{_RUNTIME}/test_controller.py::test_discard_on_revoke_rewinds_only_what_is_kept"),
+        fast=fast("runtime/test_controller::test_discard_on_revoke_rewinds_only_what_is_kept"),
     ),
     Mutant(
         "records-what-is-not-owned",
         "writes every record that it is handed",
         ("V01: no stale-record filter",),
         Parts(recorder=workers.RecordsWhatIsNotOwned),
-        fast=FastTest(
-            f"{_RUNTIME}/test_runloop.py::test_records_of_a_topic_partition_not_owned_are_refused_and_counted"
-        ),
+        fast=fast("runtime/test_runloop::test_records_of_a_topic_partition_not_owned_are_refused_and_counted"),
     ),
     Mutant(
         "accepts-stale-records",
@@ -115,9 +107,10 @@ CATALOGUE = (
         Parts(controller=workers.AcceptsStaleRecords),
         style=Style.COOPERATIVE,
         swarm=BACK_AT_ONCE,
-        fast=FastTest(
-            f"{_RUNTIME}/test_runloop.py::test_finding_1_given_away_and_got_back_in_one_consume_loses_no_record",
-            lambda _: ("cooperative", "TRANSACTION_ABORTABLE"),
+        fast=fast(
+            "runtime/test_runloop::test_finding_1_given_away_and_got_back_in_one_consume_loses_no_record",
+            "cooperative",
+            "TRANSACTION_ABORTABLE",
         ),
     ),
     Mutant(
@@ -137,9 +130,10 @@ CATALOGUE = (
         ("V01: emit references outside the transaction",),
         Parts(committer=AnnouncesOutsideTheTransaction),
         adapters.ANNOUNCES_OUTSIDE,
-        fast=FastTest(
-            f"{_RUNTIME}/test_controller.py::test_unknown_outcome_goes_on_from_what_was_really_committed",
-            lambda _: ("cooperative", Outcome.UNKNOWN_OPEN),
+        fast=fast(
+            "runtime/test_controller::test_unknown_outcome_goes_on_from_what_was_really_committed",
+            "cooperative",
+            Outcome.UNKNOWN_OPEN,
         ),
         real=RealRun("kills"),
     ),
@@ -148,20 +142,14 @@ CATALOGUE = (
         "begins a batch with the rows of the one that was given up",
         ("V01: reuse spool after restart; a process that begins anew has no rows here",),
         Parts(recorder=workers.UsesItsSpoolAgain),
-        fast=FastTest(
-            f"{_RUNTIME}/test_runloop.py::test_disk_that_fails_four_times_does_not_stop_the_worker",
-            lambda _: ("finish",),
-        ),
+        fast=fast("runtime/test_runloop::test_disk_that_fails_four_times_does_not_stop_the_worker", "finish"),
     ),
     Mutant(
         "repeats-unknown-commits",
         "commits the same messages again where the outcome is unknown",
         ("V01: retry unknown commit by re-emitting",),
         Parts(flusher=workers.RepeatsUnknownCommits),
-        fast=FastTest(
-            f"{_RUNTIME}/test_flusher.py::test_unknown_outcome_is_told_apart_from_an_abort",
-            lambda _: (Outcome.UNKNOWN_COMMITTED,),
-        ),
+        fast=fast("runtime/test_flusher::test_unknown_outcome_is_told_apart_from_an_abort", Outcome.UNKNOWN_COMMITTED),
     ),
     Mutant(
         "trusts-any-membership",
@@ -170,16 +158,17 @@ CATALOGUE = (
         Parts(controller=workers.IgnoresMemberIds, committer=TrustsAnyMembership),
         style=Style.COOPERATIVE,
         swarm=ZOMBIES,
-        fast=FastTest(f"{_RUNTIME}/test_controller.py::test_finding_6_revoked_instead_of_lost_commits_nothing"),
+        fast=fast("runtime/test_controller::test_finding_6_revoked_instead_of_lost_commits_nothing"),
     ),
     Mutant(
         "forgets-unknown-outcomes",
         "takes an unknown outcome for an abort, and goes on where the batch began",
         ("the answer to a commit was lost",),
         Parts(controller=workers.ForgetsUnknownOutcomes),
-        fast=FastTest(
-            f"{_RUNTIME}/test_controller.py::test_unknown_outcome_goes_on_from_what_was_really_committed",
-            lambda _: ("cooperative", Outcome.UNKNOWN_COMMITTED),
+        fast=fast(
+            "runtime/test_controller::test_unknown_outcome_goes_on_from_what_was_really_committed",
+            "cooperative",
+            Outcome.UNKNOWN_COMMITTED,
         ),
     ),
     Mutant(
@@ -187,6 +176,6 @@ CATALOGUE = (
         "closes a batch without a copy of its progress, and begins the next before the flush has ended",
         ("what an overlap of upload and recording would do",),
         Parts(recorder=workers.SharesItsProgress),
-        fast=FastTest(f"{_RUNTIME}/test_flusher.py::test_flush_gives_what_it_has_announced"),
+        fast=fast("runtime/test_flusher::test_flush_gives_what_it_has_announced"),
     ),
 )

@@ -65,6 +65,12 @@ class FastTest(NamedTuple):
         return False
 
 
+def fast(test: str, *arguments: Any) -> FastTest:
+    """Give a test of tests/unit, as file without `.py` and name, and the values that it is called with."""
+    file, _, function = test.partition("::")
+    return FastTest(f"tests/unit/{file}.py::{function}", lambda _: arguments)
+
+
 class RealRun(NamedTuple):
     """How the mutant is made in the process of a real worker, and in which scenario it is run.
 

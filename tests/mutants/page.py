@@ -76,13 +76,6 @@ def _row(mutant: Mutant, entry: dict[str, Any]) -> str:
     return f"| {mutant.name} | {' | '.join(cells)} |\n"
 
 
-def _test(mutant: Mutant, entry: dict[str, Any]) -> str:
-    if mutant.fast is None:
-        return "none"
-    path, _, name = mutant.fast.node.partition("::")
-    return f"[{name}](../{path})" + ("" if entry.get("fast test") else ": **passes**")
-
-
 def _cell(entry: dict[str, Any], tool: str) -> str:
     if tool == "simulation":
         found = entry.get("simulation")

@@ -6,7 +6,7 @@ from log_partitioner.runtime.controller import Controller
 from tests.fakes.consumer import FakeConsumer
 from tests.fakes.worker import Parts
 from tests.mutants import adapters, patches, read_ahead, workers
-from tests.mutants.mutant import ZOMBIES, FastTest, Mutant, Patch, RealRun
+from tests.mutants.mutant import ZOMBIES, Mutant, Patch, RealRun, fast
 from tests.mutants.read_ahead import ReadAhead
 from tests.mutants.transactions import TrustsAnyMembership
 from tests.simulation.swarm import Style
@@ -37,7 +37,7 @@ PUBLISHED = (
         (f"{BLOG}: #427, why streams are restarted",),
         Parts(controller=workers.SpansGenerations),
         style=Style.COOPERATIVE,
-        fast=FastTest("tests/unit/runtime/test_controller.py::test_assignment_flushes_the_open_batch_first"),
+        fast=fast("runtime/test_controller::test_assignment_flushes_the_open_batch_first"),
         blind="its commits are refused; what they had is read again, and nothing is lost or doubled",
     ),
     Mutant(
@@ -47,14 +47,14 @@ PUBLISHED = (
         Parts(controller=workers.FlushesWhatIsLost, committer=TrustsAnyMembership),
         style=Style.COOPERATIVE,
         swarm=ZOMBIES,
-        fast=FastTest("tests/unit/runtime/test_controller.py::test_lost_discards_everything_and_rewinds_the_rest"),
+        fast=fast("runtime/test_controller::test_lost_discards_everything_and_rewinds_the_rest"),
     ),
     Mutant(
         "flushes-on-lost",
         "treats lost like revoked, every other rule in force",
         ("V01: flush in on_lost",),
         patches=(Patch(Controller, "on_lost", patches.flush_on_lost),),
-        fast=FastTest("tests/unit/runtime/test_controller.py::test_lost_discards_everything_and_rewinds_the_rest"),
+        fast=fast("runtime/test_controller::test_lost_discards_everything_and_rewinds_the_rest"),
         blind="the commit of what is lost is refused as that of another member, twice: by the worker and by the broker",
     ),
     _layered(
@@ -99,9 +99,11 @@ PUBLISHED = (
         (f"{BLOG}: fix attempt 4, behind the tap", "V01: drop buffered records on rebalance"),
         Parts(runloop=workers.DropsBufferedRecords),
         style=Style.COOPERATIVE,
-        fast=FastTest(
-            "tests/unit/runtime/test_runloop.py::test_finding_1_rebalance_in_the_middle_of_one_consume_drops_no_record",
-            lambda _: ("cooperative", "TRANSACTION_ABORTABLE", False),
+        fast=fast(
+            "runtime/test_runloop::test_finding_1_rebalance_in_the_middle_of_one_consume_drops_no_record",
+            "cooperative",
+            "TRANSACTION_ABORTABLE",
+            False,  # noqa: FBT003 - a case
         ),
         real=RealRun("rebalances"),
     ),
@@ -111,8 +113,6 @@ PUBLISHED = (
         (f"{BLOG}: the position had moved past what was dropped",),
         Parts(controller=workers.CommitsThePosition),
         style=Style.COOPERATIVE,
-        fast=FastTest(
-            "tests/unit/runtime/test_runloop.py::test_finding_5_ledger_and_not_the_position_says_what_is_committed"
-        ),
+        fast=fast("runtime/test_runloop::test_finding_5_ledger_and_not_the_position_says_what_is_committed"),
     ),
 )

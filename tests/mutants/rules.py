@@ -22,18 +22,17 @@ from tests.fakes.member import HastyMember848
 from tests.fakes.store import FakeObjectStore
 from tests.fakes.worker import Parts
 from tests.mutants import adapters, patches, workers
-from tests.mutants.mutant import QUIET, FastTest, Mutant, Patch, RealRun
+from tests.mutants.mutant import QUIET, FastTest, Mutant, Patch, RealRun, fast
 from tests.mutants.transactions import GoesPastDamage, TakesZeroForNone
 from tests.simulation.swarm import Style, Swarm
 from tests.unit.adapters import test_kafka_consumer
 from tests.unit.adapters.scripted_kafka import fresh_consumer_class
 
-_RUNTIME, _ADAPTERS = "tests/unit/runtime", "tests/unit/adapters"
+_ADAPTERS = "tests/unit/adapters"
 THROTTLED = Swarm(throttle=1.0)
 DAMAGED = Swarm(damage=0.05)
 STOPPED = replace(QUIET, at_zombie=0.02, members=0.08, outcome=0.6, at_interleave=0.06)
 FAILING = replace(QUIET, outcome=0.5, members=0.05)
-STARTING = replace(QUIET, outcome=0.3, members=0.08, at_interleave=0.2)
 LOADING = replace(QUIET, coordinator=0.08, outcome=0.3, members=0.08, at_interleave=0.06)
 LIVENESS = "found in the first slice: the same files were uploaded and discarded for ever at 50 PUT/s"
 SURVIVOR = "survived all fast tests once"
@@ -64,7 +63,7 @@ SURVIVORS = (
         Parts(flusher=workers.RepeatsAsAnotherMember, member848=HastyMember848),
         style=Style.KIP848,
         swarm=STOPPED,
-        fast=FastTest(f"{_RUNTIME}/test_flusher.py::test_illegal_generation_of_another_member_is_a_discard"),
+        fast=fast("runtime/test_flusher::test_illegal_generation_of_another_member_is_a_discard"),
         is_rare=True,
     ),
     Mutant(
@@ -72,9 +71,9 @@ SURVIVORS = (
         "takes a decimal of sixteen digits and a point for one that a double holds",
         (SURVIVOR,),
         patches=(Patch(json_text, "_EXACT_CHARS", 17),),
-        fast=FastTest(
-            "tests/unit/input/test_json_text.py::test_number_that_a_double_does_not_hold_is_rounded_and_counted_or_kept",
-            lambda _: (b"9.291417776317066",),
+        fast=fast(
+            "input/test_json_text::test_number_that_a_double_does_not_hold_is_rounded_and_counted_or_kept",
+            b"9.291417776317066",
         ),
         blind="it has no such numbers: which literal a double holds is for the tests of values",
     ),
@@ -101,10 +100,10 @@ LIVE = (
             Patch(FlushCost, "after", patches.learns_from_commits_alone),
         ),
         swarm=THROTTLED,
-        fast=FastTest(
-            f"{_RUNTIME}/test_liveness.py::"
-            "test_store_in_proportion_to_objects_makes_flushes_smaller_and_one_is_discarded_at_most",
-            lambda _: (300, 2.0),
+        fast=fast(
+            "runtime/test_liveness::test_store_in_proportion_to_objects_makes_flushes_smaller_and_one_is_discarded_at_most",
+            300,
+            2.0,
         ),
     ),
     Mutant(
@@ -113,7 +112,7 @@ LIVE = (
         (FAULT,),
         patches=(Patch(Refetcher, "turn", patches.goes_on_behind_damage),),
         swarm=DAMAGED,
-        fast=FastTest(f"{_RUNTIME}/test_refetch.py::test_nothing_behind_an_unreadable_record_is_committed"),
+        fast=fast("runtime/test_refetch::test_nothing_behind_an_unreadable_record_is_committed"),
         real=RealRun("damage"),
     ),
     Mutant(
@@ -138,14 +137,14 @@ CONSERVATION = (
         "forgets the last entry of a record that has several",
         ("a record holds several entries, and one is missing",),
         patches=(Patch(RecordDecoder, "decode", patches.leaves_one_out),),
-        fast=FastTest(f"{_RUNTIME}/test_recorder.py::test_one_bad_entry_costs_its_neighbours_nothing"),
+        fast=fast("runtime/test_recorder::test_one_bad_entry_costs_its_neighbours_nothing"),
     ),
     Mutant(
         "writes-an-entry-twice",
         "takes the last entry of a record that has several twice",
         ("the opposite of the one above",),
         patches=(Patch(RecordDecoder, "decode", patches.writes_one_twice),),
-        fast=FastTest(f"{_RUNTIME}/test_recorder.py::test_one_bad_entry_costs_its_neighbours_nothing"),
+        fast=fast("runtime/test_recorder::test_one_bad_entry_costs_its_neighbours_nothing"),
     ),
     Mutant(
         "overwrites-objects",
@@ -158,7 +157,7 @@ CONSERVATION = (
         "leaves dead letters out of the transaction",
         ("one bad entry in a record",),
         patches=(Patch(Flusher, "_messages", patches.sends_no_letters),),
-        fast=FastTest(f"{_RUNTIME}/test_verification.py::test_dead_letters_and_ids_are_verified"),
+        fast=fast("runtime/test_verification::test_dead_letters_and_ids_are_verified"),
     ),
     Mutant(
         "records-past-a-failed-flush",
@@ -166,9 +165,9 @@ CONSERVATION = (
         ("a large record beside a batch that was discarded",),
         patches=(Patch(Runloop, "_has_room", patches.record_past_a_failed_flush),),
         swarm=FAILING,
-        fast=FastTest(
-            f"{_RUNTIME}/test_liveness.py::test_large_record_is_read_again_where_the_flush_before_it_fails",
-            lambda _: (Outcome.UNKNOWN_OPEN,),
+        fast=fast(
+            "runtime/test_liveness::test_large_record_is_read_again_where_the_flush_before_it_fails",
+            Outcome.UNKNOWN_OPEN,
         ),
     ),
     Mutant(
@@ -177,14 +176,11 @@ CONSERVATION = (
         ("a transaction whose outcome is unknown is ended by the next producer's init",),
         patches=(Patch(Controller, "prepare", patches.settle_before_init),),
         swarm=FAILING,
-        fast=FastTest(
-            f"{_RUNTIME}/test_controller.py::test_settle_asks_for_committed_offsets_after_the_next_producer_is_ready"
-        ),
+        fast=fast("runtime/test_controller::test_settle_asks_for_committed_offsets_after_the_next_producer_is_ready"),
         blind="the answer waits for stable offsets, whoever ends the transaction: a time-out, in place of an init",
     ),
 )
 
-_POSITIONS = f"{_RUNTIME}/test_positions.py"
 _ONE_TOPIC = "its topics are never made anew, and lose no offsets"
 
 STARTS = (
@@ -194,9 +190,8 @@ STARTS = (
         ("offsets expire", "a coordinator that has just loaded answers with offsets of long ago"),
         patches=(Patch(Positions, "_read_flush_records", patches.nothing),),
         swarm=LOADING,
-        fast=FastTest(
-            f"{_POSITIONS}::test_lost_offset_is_refused_with_the_offset_to_go_on_from",
-            lambda _: ("kip848", "beginning"),
+        fast=fast(
+            "runtime/test_positions::test_lost_offset_is_refused_with_the_offset_to_go_on_from", "kip848", "beginning"
         ),
     ),
     Mutant(
@@ -205,7 +200,7 @@ STARTS = (
         ("a coordinator that has just loaded answers with offsets of long ago",),
         patches=(Patch(Positions, "_require_continued", patches.nothing),),
         swarm=LOADING,
-        fast=FastTest(f"{_POSITIONS}::test_rewind_that_stays_before_what_is_known_to_be_committed_is_refused"),
+        fast=fast("runtime/test_positions::test_rewind_that_stays_before_what_is_known_to_be_committed_is_refused"),
     ),
     Mutant(
         "takes-unknown-for-aborted",
@@ -213,7 +208,7 @@ STARTS = (
         ("a coordinator that has just loaded answers with offsets of long ago",),
         patches=(Patch(Positions, "forget", patches.nothing),),
         swarm=LOADING,
-        fast=FastTest(f"{_POSITIONS}::test_commit_without_an_answer_is_looked_for_in_the_flush_records"),
+        fast=fast("runtime/test_positions::test_commit_without_an_answer_is_looked_for_in_the_flush_records"),
         is_rare=True,
     ),
     Mutant(
@@ -221,9 +216,7 @@ STARTS = (
         "takes an offset of a topic that was deleted for one of the topic that has its name",
         ("a committed offset is a number, not a place",),
         patches=(Patch(Positions, "_require_same_topics", patches.nothing),),
-        fast=FastTest(
-            f"{_POSITIONS}::test_committed_offset_of_a_topic_that_was_made_anew_is_refused", lambda _: ("kip848",)
-        ),
+        fast=fast("runtime/test_positions::test_committed_offset_of_a_topic_that_was_made_anew_is_refused", "kip848"),
         blind=_ONE_TOPIC,
     ),
     Mutant(
@@ -231,7 +224,7 @@ STARTS = (
         "goes on where a topic is made anew while it runs",
         ("a committed offset is a number, not a place",),
         patches=(Patch(Positions, "watch", patches.nothing),),
-        fast=FastTest(f"{_POSITIONS}::test_topic_made_anew_while_a_worker_runs_stops_it", lambda _: ("cooperative",)),
+        fast=fast("runtime/test_positions::test_topic_made_anew_while_a_worker_runs_stops_it", "cooperative"),
         blind=_ONE_TOPIC,
     ),
 )

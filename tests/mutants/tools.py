@@ -15,7 +15,7 @@ from typing import Any
 import structlog
 
 from log_partitioner.errors import StopError
-from tests.fakes.audited import audit_of
+from tests.fakes.check import audit_of
 from tests.fakes.store import PutFault
 from tests.fakes.worker import verifying
 from tests.log_lines import judged

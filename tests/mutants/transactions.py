@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
-from log_partitioner.boundary import Membership, Message
+from log_partitioner.boundary import Message
 from log_partitioner.control.deadline import Deadline
 from log_partitioner.errors import FencedError
 from log_partitioner.formats.model import CommittedOffset, TopicPartition
 from tests.fakes.committer import FakeCommitter, Outcome
 from tests.fakes.consumer import FakeConsumer
-
-Offsets = Mapping[TopicPartition, CommittedOffset]
 
 
 class TrustsAnyMembership(FakeCommitter):
@@ -37,12 +35,10 @@ class KeepsItsProducer(FakeCommitter):
             self._abort(self._kept)
         self._epoch = self._kept
 
-    def commit(
-        self, messages: Iterable[Message], offsets: Offsets, membership: Membership, *, deadline: Deadline
-    ) -> None:
+    def commit(self, *how: Any, **more: Any) -> None:
         """Run one transaction; only after a fatal error another producer is made."""
         try:
-            super().commit(messages, offsets, membership, deadline=deadline)
+            super().commit(*how, **more)
         except FencedError:
             self._kept = None
             raise
@@ -51,26 +47,22 @@ class KeepsItsProducer(FakeCommitter):
 class AnnouncesOutsideTheTransaction(FakeCommitter):
     """Produces references at once and only the flush record in the transaction."""
 
-    def commit(
-        self, messages: Iterable[Message], offsets: Offsets, membership: Membership, *, deadline: Deadline
-    ) -> None:
+    def commit(self, messages: Iterable[Message], *how: Any, **more: Any) -> None:
         """Publish, then commit."""
         messages = list(messages)
         self._broker.publish(one for one in messages if one.topic == "references")
-        super().commit([one for one in messages if one.topic != "references"], offsets, membership, deadline=deadline)
+        super().commit([one for one in messages if one.topic != "references"], *how, **more)
 
 
 class IgnoresDeliveryReports(FakeCommitter):
     """Commits though a message was not delivered, and its report said so."""
 
-    def commit(
-        self, messages: Iterable[Message], offsets: Offsets, membership: Membership, *, deadline: Deadline
-    ) -> None:
+    def commit(self, messages: Iterable[Message], *how: Any, **more: Any) -> None:
         """Lose the first message where the transaction should be aborted, and go on."""
         if messages != [] and self.script and not isinstance(self.script[0], Outcome):
             self.script.popleft()
             _, *messages = messages
-        super().commit(messages, offsets, membership, deadline=deadline)
+        super().commit(messages, *how, **more)
 
 
 class ReadsUncommitted(FakeConsumer):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -13,7 +13,7 @@ import confluent_kafka
 from log_partitioner.batch.batch import ClosedBatch, Opening
 from log_partitioner.batch.progress import Progress
 from log_partitioner.batch.rows import Rows
-from log_partitioner.boundary import Membership, Message, SentFlush, StoredObject
+from log_partitioner.boundary import Membership, SentFlush, StoredObject
 from log_partitioner.control.deadline import Deadline
 from log_partitioner.control.flush_policy import FlushReason
 from log_partitioner.control.state import NOTHING
@@ -219,32 +219,18 @@ class CommitsBeforeItUploads(Flusher):
 class RepeatsUnknownCommits(Flusher):
     """Commits once more where nobody knows whether the first time was."""
 
-    def _commit(
-        self,
-        messages: Callable[[], Iterable[Message]],
-        offsets: Mapping[TopicPartition, CommittedOffset],
-        membership: Membership,
-        batch: ClosedBatch,
-        deadline: Deadline,
-    ) -> Membership:
+    def _commit(self, *how: Any) -> Membership:
         try:
-            return super()._commit(messages, offsets, membership, batch, deadline)
+            return super()._commit(*how)
         except CommitUnknownError:
-            return super()._commit(messages, offsets, membership, batch, deadline)
+            return super()._commit(*how)
 
 
 class RepeatsAsAnotherMember(Flusher):
     """Repeats a commit that met a new generation as whoever it is by now."""
 
-    def _commit(
-        self,
-        messages: Callable[[], Iterable[Message]],
-        offsets: Mapping[TopicPartition, CommittedOffset],
-        membership: Membership,
-        batch: ClosedBatch,
-        deadline: Deadline,
-    ) -> Membership:
-        del batch
+    def _commit(self, *how: Any) -> Membership:
+        messages, offsets, membership, _, deadline = how
         try:
             self._committer.commit(messages(), offsets, membership, deadline=deadline)
         except CommitAbortedError as error:
@@ -252,7 +238,7 @@ class RepeatsAsAnotherMember(Flusher):
                 raise
             membership = self._membership()
             self._committer.commit(messages(), offsets, membership, deadline=deadline)
-        return membership
+        return membership  # type: ignore[no-any-return]
 
 
 class UsesItsSpoolAgain(Recorder):

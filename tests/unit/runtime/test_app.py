@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from pydantic import SecretStr
+from structlog.testing import capture_logs
 
 from log_partitioner.adapters.kafka.log import Brokers
 from log_partitioner.adapters.preflight import Need
@@ -24,7 +25,8 @@ from log_partitioner.config.settings import (
     SpoolSettings,
 )
 from log_partitioner.control.flush_policy import ESTIMATE_SHARE, FIXED_SHARE, SPOOL_SHARE, FlushBounds
-from log_partitioner.errors import SourceError
+from log_partitioner.control.state import Phase
+from log_partitioner.errors import LeavingError, SourceError, SpoolError, StopError
 from log_partitioner.formats.model import CommittedOffset, TopicPartition
 from log_partitioner.runtime import app
 from log_partitioner.runtime.app import Process, handle_signals
@@ -208,3 +210,56 @@ def test_first_signal_asks_to_stop_and_the_second_to_abandon(number: signal.Sign
     assert (stop.requested, stop.abandoned) == (True, False)
     os.kill(os.getpid(), number)
     assert (stop.requested, stop.abandoned) == (True, True)
+
+
+# A worker leaves its group whatever else fails: others wait for what it owns.
+
+
+@pytest.fixture
+def process(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[Process]:
+    """Give a worker that has neither brokers nor a store, requires none, and is not run."""
+    monkeypatch.setattr(Process, "_require_outside", lambda _process: None)
+    with ExitStack() as cleanup:
+        yield Process(settings, "b00t", StopFlag(), cleanup)
+
+
+def raising(error: BaseException) -> Callable[[], None]:
+    """Make a function that raises."""
+
+    def fail() -> None:
+        raise error
+
+    return fail
+
+
+@pytest.mark.parametrize("then", [SpoolError("not cleared"), OSError(5, "Input/output error"), AssertionError("W2")])
+@pytest.mark.parametrize("first", [SpoolError("cleared after the commit"), StopError("no more"), KeyError("a bug")])
+def test_group_is_left_although_the_batch_cannot_be_discarded(
+    process: Process, monkeypatch: pytest.MonkeyPatch, first: Exception, then: Exception
+) -> None:
+    """An error after the commit ends the loop, forgetting the batch fails too; the first is raised."""
+    left: list[str] = []
+    monkeypatch.setattr(process.worker.loop, "run", raising(first))
+    monkeypatch.setattr(process.worker.controller, "fail", raising(then))
+    monkeypatch.setattr(process._consumer, "close", lambda: left.append("group"))
+    with capture_logs() as logs, pytest.raises(type(first)) as caught:
+        process.run()
+
+    assert caught.value is first
+    assert left == ["group"]
+    assert [line["event"] for line in logs][-2:] == ["worker_failed", "not_discarded"]
+
+
+def test_worker_that_is_asked_to_leave_while_it_waits_has_not_failed(
+    process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It forgets what is open and leaves; nobody says that it failed."""
+    left: list[str] = []
+    monkeypatch.setattr(process.worker.loop, "run", raising(LeavingError("asked to leave")))
+    monkeypatch.setattr(process._consumer, "close", lambda: left.append("group"))
+    with capture_logs() as logs, pytest.raises(LeavingError):
+        process.run()
+
+    assert left == ["group"]
+    assert process.worker.controller.state.phase is Phase.FAILED
+    assert "worker_failed" not in {line["event"] for line in logs}

@@ -59,9 +59,8 @@ def test_committed_offset_wins_over_every_policy(policy: StartAt) -> None:
     """A policy is for a first start only; leader epoch and metadata come as they were committed."""
     rig = Rig()
     rig.fill(P0, 5)
-    generation, member, *_ = member_of(rig).consumer.membership()
     stored = CommittedOffset(3, 3, "meta")
-    rig.broker.commit({P0: stored}, generation=generation, member_id=member)
+    rig.broker.alter({P0: stored})
     assert find(rig, policy, P0) == {P0: NextPosition(stored, "committed")}
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -120,13 +121,11 @@ class HeldStore(FakeObjectStore):
         self.entered = threading.Event()
         self.release = threading.Event()
 
-    def put(
-        self, key: str, body: bytes, *, sha256: bytes, crc32: int, metadata: Mapping[str, str], deadline: Deadline
-    ) -> StoredObject:
+    def put(self, key: str, body: bytes, **more: Any) -> StoredObject:
         """Wait."""
         self.entered.set()
         self.release.wait(10)
-        return super().put(key, body, sha256=sha256, crc32=crc32, metadata=metadata, deadline=deadline)
+        return super().put(key, body, **more)
 
 
 def held() -> tuple[Bench, HeldStore]:
@@ -177,13 +176,11 @@ def test_thread_that_is_held_does_not_hold_up_the_next_flush() -> None:
 class SlowStore(FakeObjectStore):
     """A store that tries until the deadline of what it is given first, and stores all else at once."""
 
-    def put(
-        self, key: str, body: bytes, *, sha256: bytes, crc32: int, metadata: Mapping[str, str], deadline: Deadline
-    ) -> StoredObject:
+    def put(self, key: str, body: bytes, *, deadline: Deadline, **more: Any) -> StoredObject:
         """Wait."""
         while key == "first" and not deadline.has_passed():
             time.sleep(0.01)
-        return super().put(key, body, sha256=sha256, crc32=crc32, metadata=metadata, deadline=deadline)
+        return super().put(key, body, deadline=deadline, **more)
 
 
 def test_uploads_of_a_batch_that_is_given_up_end_and_leave_their_room_to_the_next() -> None:
