@@ -48,205 +48,184 @@ def _known_encoding(name: str) -> str:
 class SparkSettings(Section):
     """The session."""
 
-    master: str = Field("local[*]", description="Spark master; k8s://... or what spark-submit gives on a cluster.")
-    driver_memory: str = Field("2g", description="Heap of the driver; in local mode, of everything.")
-    jars_directory: Path | None = Field(
-        None,
-        description="Directory of the jars in pipeline/log_partitioner_pipeline/jars.lock; by default the one of `python -m tools.pipeline_jars`.",
-    )
-    properties: Properties = Field({}, description="Further Spark properties (JSON object); they win over ours.")
+    master: str = "local[*]"
+    """Spark master; k8s://... or what spark-submit gives on a cluster."""
+    driver_memory: str = "2g"
+    """Heap of the driver; in local mode, of everything."""
+    jars_directory: Path | None = None
+    """Directory of the jars in pipeline/log_partitioner_pipeline/jars.lock; by default the one of `python -m tools.pipeline_jars`."""
+    properties: Properties = Field({})
+    """Further Spark properties (JSON object); they win over ours."""
 
 
 class CatalogSettings(Section):
     """The catalogue, in which Iceberg keeps the newest state of the table, and the place of the table's files."""
 
-    type: Literal["sqlite", "postgres", "rest"] = Field("sqlite", description="Kind of catalogue.")
-    uri: str = Field(
-        ".local/catalog.db",
-        description="sqlite: a file (one machine only; an absolute path if objects are retired); postgres: host:port/database; rest: the URL.",
-    )
-    warehouse: str | None = Field(
-        None,
-        description="Location of tables, s3://bucket/prefix or a directory; by default _tables in the worker's bucket.",
-    )
-    user: str | None = Field(None, description="User of the Postgres catalogue.")
-    password: SecretStr | None = Field(None, description="Password of the Postgres catalogue.")
-    properties: Properties = Field({}, description="Further Iceberg catalogue properties (JSON object).")
+    type: Literal["sqlite", "postgres", "rest"] = "sqlite"
+    """Kind of catalogue."""
+    uri: str = ".local/catalog.db"
+    """sqlite: a file (one machine only; an absolute path if objects are retired); postgres: host:port/database; rest: the URL."""
+    warehouse: str | None = None
+    """Location of tables, s3://bucket/prefix or a directory; by default _tables in the worker's bucket."""
+    user: str | None = None
+    """User of the Postgres catalogue."""
+    password: SecretStr | None = None
+    """Password of the Postgres catalogue."""
+    properties: Properties = Field({})
+    """Further Iceberg catalogue properties (JSON object)."""
 
 
 class TableSettings(Section):
     """The table of all entries."""
 
-    name: str = Field("logs.entries", pattern=r"^\w+\.\w+$", description="Namespace and name.")
-    user_buckets: PositiveInt = Field(8, description="Buckets of users in the partition of an hour; fixed at creation.")
-    columns_max: int = Field(
-        1000, ge=20, description="Columns, nested ones too; fields beyond stand together as JSON text in one column."
-    )
+    name: str = Field("logs.entries", pattern=r"^\w+\.\w+$")
+    """Namespace and name."""
+    user_buckets: PositiveInt = 8
+    """Buckets of users in the partition of an hour; fixed at creation."""
+    columns_max: int = Field(1000, ge=20)
+    """Columns, nested ones too; fields beyond stand together as JSON text in one column."""
 
 
 class MaterializeSettings(Section):
     """References to table."""
 
-    references_max: PositiveInt = Field(
-        5000,
-        description="References in one commit, unless one message alone has more; more make fewer, larger files, and more to do again after a kill.",
+    references_max: PositiveInt = 5000
+    """References in one commit, unless one message alone has more; more make fewer, larger files, and more to do again after a kill."""
+    bytes_max: PositiveBytes = 256 * 1024 * 1024
+    """Bytes of objects and messages in one commit, unless one message alone has more."""
+    interval_s: PositiveSeconds = 60
+    """Seconds between micro-batches of a continuous run."""
+    rows_per_batch: PositiveInt = 8192
+    """Rows in one Arrow batch."""
+    bytes_per_batch: Annotated[int, Field(gt=0, le=256 * 1024 * 1024, json_schema_extra=BYTES), TAKES_SIZE] = (
+        16 * 1024 * 1024
     )
-    bytes_max: PositiveBytes = Field(
-        256 * 1024 * 1024,
-        description="Bytes of objects and messages in one commit, unless one message alone has more.",
-    )
-    interval_s: PositiveSeconds = Field(60, description="Seconds between micro-batches of a continuous run.")
-    rows_per_batch: PositiveInt = Field(8192, description="Rows in one Arrow batch.")
-    bytes_per_batch: Annotated[int, Field(gt=0, le=256 * 1024 * 1024, json_schema_extra=BYTES), TAKES_SIZE] = Field(
-        16 * 1024 * 1024,
-        description="Bytes of rows in one Arrow batch, as files hold them; one row may have more.",
-    )
-    download_threads: PositiveInt = Field(8, description="Objects under way at once, per task.")
-    checkpoint_directory: Path | None = Field(
-        None, description="Scratch directory of the streaming query; nothing in it is needed after a restart."
-    )
+    """Bytes of rows in one Arrow batch, as files hold them; one row may have more."""
+    download_threads: PositiveInt = 8
+    """Objects under way at once, per task."""
+    checkpoint_directory: Path | None = None
+    """Scratch directory of the streaming query; nothing in it is needed after a restart."""
 
 
 class ActivitySettings(Section):
     """Entries and bytes per user."""
 
-    hours_table: str = Field(
-        "logs.user_hours", pattern=r"^\w+\.\w+$", description="Namespace and name: per user and hour."
-    )
-    days_table: str = Field(
-        "logs.user_days", pattern=r"^\w+\.\w+$", description="Namespace and name: per user and day."
-    )
-    interval_s: PositiveSeconds = Field(60, description="Seconds between two writes of states, at least.")
-    identity: Literal["root", "record"] = Field(
-        "root",
-        description="root: an entry that was republished (source topic chain) is the one of its root record, and counts once; record: every source record counts, for republishers that make several records of one. Fixed at creation.",
-    )
-    references_max: PositiveInt = Field(
-        5000,
-        description="References counted in one interval, unless one message alone has more; a backlog is worked off at this rate.",
-    )
-    bytes_max: PositiveBytes = Field(
-        256 * 1024 * 1024,
-        description="Bytes of objects and messages counted in one interval, unless one message alone has more.",
-    )
-    ranges_max: PositiveInt = Field(
-        1_000_000, description="Ranges of counted offsets in one state beyond which the job stops rather than grow it."
-    )
-    user_buckets: PositiveInt = Field(8, description="Buckets of users in the partition of an hour; fixed at creation.")
-    download_threads: PositiveInt = Field(8, description="Objects under way at once, per task.")
+    hours_table: str = Field("logs.user_hours", pattern=r"^\w+\.\w+$")
+    """Namespace and name: per user and hour."""
+    days_table: str = Field("logs.user_days", pattern=r"^\w+\.\w+$")
+    """Namespace and name: per user and day."""
+    interval_s: PositiveSeconds = 60
+    """Seconds between two writes of states, at least."""
+    identity: Literal["root", "record"] = "root"
+    """root: an entry that was republished (source topic chain) is the one of its root record, and counts once; record: every source record counts, for republishers that make several records of one. Fixed at creation."""
+    references_max: PositiveInt = 5000
+    """References counted in one interval, unless one message alone has more; a backlog is worked off at this rate."""
+    bytes_max: PositiveBytes = 256 * 1024 * 1024
+    """Bytes of objects and messages counted in one interval, unless one message alone has more."""
+    ranges_max: PositiveInt = 1_000_000
+    """Ranges of counted offsets in one state beyond which the job stops rather than grow it."""
+    user_buckets: PositiveInt = 8
+    """Buckets of users in the partition of an hour; fixed at creation."""
+    download_threads: PositiveInt = 8
+    """Objects under way at once, per task."""
 
 
 class BackfillSettings(Section):
     """A range of the source, partitioned again."""
 
-    tasks: PositiveInt | None = Field(
-        None, description="Tasks that write files; by default as many as run at the same time."
-    )
-    transaction_messages_max: PositiveInt = Field(
-        1000, description="Messages, of references and of dead letters, in one transaction."
-    )
-    transaction_bytes_max: PositiveBytes = Field(
-        32 * 1024 * 1024, description="Bytes of references and dead letters in one transaction, beyond the first."
-    )
-    part_messages_max: PositiveInt = Field(
-        1000, description="Messages, of references and of dead letters, in one object of the outbox."
-    )
-    upload_threads: PositiveInt = Field(8, description="Objects written at once, per task.")
-    download_threads: PositiveInt = Field(8, description="Objects read at once, per task.")
-    assume_forgotten_unheld: bool = Field(
-        default=False,
-        description="If the references or dead-letters topic has lost its beginning, assume that the lost messages held no entries of the range. Set it only if that is known; otherwise entries are published twice.",
-    )
+    tasks: PositiveInt | None = None
+    """Tasks that write files; by default as many as run at the same time."""
+    transaction_messages_max: PositiveInt = 1000
+    """Messages, of references and of dead letters, in one transaction."""
+    transaction_bytes_max: PositiveBytes = 32 * 1024 * 1024
+    """Bytes of references and dead letters in one transaction, beyond the first."""
+    part_messages_max: PositiveInt = 1000
+    """Messages, of references and of dead letters, in one object of the outbox."""
+    upload_threads: PositiveInt = 8
+    """Objects written at once, per task."""
+    download_threads: PositiveInt = 8
+    """Objects read at once, per task."""
+    assume_forgotten_unheld: bool = False
+    """If the references or dead-letters topic has lost its beginning, assume that the lost messages held no entries of the range. Set it only if that is known; otherwise entries are published twice."""
 
 
 class AuditSettings(Section):
     """Source against everything made from it."""
 
-    download_threads: PositiveInt = Field(8, description="Objects under way at once, per task.")
-    references_per_task: PositiveInt = Field(500, description="References whose objects one task reads, about.")
-    verdicts_table: str = Field(
-        "logs.verdicts", pattern=r"^\w+\.\w+$", description="Namespace and name of the table of verdicts per hour."
-    )
-    unreferenced: Literal["finding", "note"] = Field(
-        "finding", description="Treatment of an object that nothing committed names; killed workers leave some."
-    )
-    unreferenced_age_s: NotNegativeSeconds = Field(3600, description="Age in seconds from which such an object counts.")
-    hours_max: PositiveInt = Field(5000, description="Hours in a result, the newest.")
-    flushes_max: PositiveInt = Field(5000, description="Flush records in a result, the newest.")
-    history_directory: Path | None = Field(None, description="Directory in which results are kept as JSON.")
-    history_max: PositiveInt = Field(200, description="Results kept there, the newest.")
-    metrics_file: Path | None = Field(
-        None, description="File for metrics of the last result, as Prometheus' textfile collector reads them."
-    )
-    metrics_port: int | None = Field(
-        None, ge=1, le=65535, description="Port for the same metrics, for an audit that runs periodically."
-    )
+    download_threads: PositiveInt = 8
+    """Objects under way at once, per task."""
+    references_per_task: PositiveInt = 500
+    """References whose objects one task reads, about."""
+    verdicts_table: str = Field("logs.verdicts", pattern=r"^\w+\.\w+$")
+    """Namespace and name of the table of verdicts per hour."""
+    unreferenced: Literal["finding", "note"] = "finding"
+    """Treatment of an object that nothing committed names; killed workers leave some."""
+    unreferenced_age_s: NotNegativeSeconds = 3600
+    """Age in seconds from which such an object counts."""
+    hours_max: PositiveInt = 5000
+    """Hours in a result, the newest."""
+    flushes_max: PositiveInt = 5000
+    """Flush records in a result, the newest."""
+    history_directory: Path | None = None
+    """Directory in which results are kept as JSON."""
+    history_max: PositiveInt = 200
+    """Results kept there, the newest."""
+    metrics_file: Path | None = None
+    """File for metrics of the last result, as Prometheus' textfile collector reads them."""
+    metrics_port: int | None = Field(None, ge=1, le=65535)
+    """Port for the same metrics, for an audit that runs periodically."""
 
 
 class CsvSettings(Section):
     """The archived CSV of an older system, as a second witness of the source."""
 
-    location: str | None = Field(
-        None, description="s3://bucket/prefix (by the worker's S3 settings) or a directory that executors see, too."
-    )
-    id_column: str = Field("id", description="Column of the unique id; that of source entries is found by LOGP_ID.")
-    user_column: str | None = Field(None, description="Column of the user; by default users are not compared.")
-    time_column: str | None = Field(
-        None,
-        description="Column of the event time; without it no row is unexpected, because its window is unknown.",
-    )
-    time_unit: EpochUnit = Field("auto", description="Unit of times that are numbers; auto: by magnitude.")
-    zone: Zone = Field(ZoneInfo("UTC"), description="Time zone of folders, and of times that name none.")
-    time_tolerance_s: NotNegativeSeconds = Field(
-        1,
-        description="Seconds by which equal times may differ: the precision of the older system.",
-    )
-    values: Properties = Field(
-        {}, description='Further columns to compare, with the path of the value in an entry: {"message": "msg"}.'
-    )
-    columns: Names = Field(
-        (), description="Names of the columns if files have no header; empty: the first line names them."
-    )
-    delimiter: str = Field(",", min_length=1, max_length=1, description="Character between fields.")
-    quote: str = Field('"', min_length=1, max_length=1, description="Character around fields; doubled inside them.")
-    escape: str | None = Field(
-        None,
-        min_length=1,
-        max_length=1,
-        description="Character before a quote inside a field, if quotes are not doubled.",
-    )
-    encoding: Annotated[str, AfterValidator(_known_encoding)] = Field(
-        "utf-8-sig", description="Encoding of the text, by Python's name."
-    )
-    row_lines_max: PositiveInt = Field(
-        1000,
-        description="Lines that one row may have; behind a quote that is never closed, no more lines are looked at.",
-    )
-    folders: str | None = Field(
-        None,
-        description="How folders below the location name day and hour, such as date=%Y-%m-%d/hour=%H: an audit of a window then reads only its folders.",
-    )
+    location: str | None = None
+    """s3://bucket/prefix (by the worker's S3 settings) or a directory that executors see, too."""
+    id_column: str = "id"
+    """Column of the unique id; that of source entries is found by LOGP_ID."""
+    user_column: str | None = None
+    """Column of the user; by default users are not compared."""
+    time_column: str | None = None
+    """Column of the event time; without it no row is unexpected, because its window is unknown."""
+    time_unit: EpochUnit = "auto"
+    """Unit of times that are numbers; auto: by magnitude."""
+    zone: Zone = ZoneInfo("UTC")
+    """Time zone of folders, and of times that name none."""
+    time_tolerance_s: NotNegativeSeconds = 1
+    """Seconds by which equal times may differ: the precision of the older system."""
+    values: Properties = Field({})
+    """Further columns to compare, with the path of the value in an entry: {"message": "msg"}."""
+    columns: Names = ()
+    """Names of the columns if files have no header; empty: the first line names them."""
+    delimiter: str = Field(",", min_length=1, max_length=1)
+    """Character between fields."""
+    quote: str = Field('"', min_length=1, max_length=1)
+    """Character around fields; doubled inside them."""
+    escape: str | None = Field(None, min_length=1, max_length=1)
+    """Character before a quote inside a field, if quotes are not doubled."""
+    encoding: Annotated[str, AfterValidator(_known_encoding)] = "utf-8-sig"
+    """Encoding of the text, by Python's name."""
+    row_lines_max: PositiveInt = 1000
+    """Lines that one row may have; behind a quote that is never closed, no more lines are looked at."""
+    folders: str | None = None
+    """How folders below the location name day and hour, such as date=%Y-%m-%d/hour=%H: an audit of a window then reads only its folders."""
 
 
 class CompactSettings(Section):
     """Files and snapshots of the table, and the raw objects that are in it."""
 
-    files_min: int = Field(4, ge=2, description="Files in one partition (hour and bucket of users) worth rewriting.")
-    snapshots_s: PositiveSeconds = Field(
-        86_400,
-        description="Seconds that snapshots, and files only they have, stay, in the tables of the other jobs as well.",
-    )
-    branches_s: PositiveSeconds = Field(
-        86_400, description="Seconds after which the branch of a driver is taken for that of a dead one."
-    )
-    retention_s: PositiveSeconds | None = Field(
-        None,
-        description="Seconds after its announcement from which a raw object is retired: recorded, then deleted. By default none ever is.",
-    )
-    retired_table: str = Field(
-        "logs.retired", pattern=r"^\w+\.\w+$", description="Namespace and name of the table of retired objects."
-    )
-    retired_max: PositiveInt = Field(10_000, description="Objects that one run retires, the oldest.")
+    files_min: int = Field(4, ge=2)
+    """Files in one partition (hour and bucket of users) worth rewriting."""
+    snapshots_s: PositiveSeconds = 86_400
+    """Seconds that snapshots, and files only they have, stay, in the tables of the other jobs as well."""
+    branches_s: PositiveSeconds = 86_400
+    """Seconds after which the branch of a driver is taken for that of a dead one."""
+    retention_s: PositiveSeconds | None = None
+    """Seconds after its announcement from which a raw object is retired: recorded, then deleted. By default none ever is."""
+    retired_table: str = Field("logs.retired", pattern=r"^\w+\.\w+$")
+    """Namespace and name of the table of retired objects."""
+    retired_max: PositiveInt = 10_000
+    """Objects that one run retires, the oldest."""
 
 
 class PipelineSettings(SourcedSettings):

@@ -24,14 +24,14 @@ BudgetSeconds = Annotated[
 class FlushSettings(Section):
     """The triggers of a flush, and its time budget."""
 
-    interval_s: PositiveSeconds = Field(30, description="Seconds a batch stays open at most.")
-    bytes_max: PositiveBytes = Field(256 * 1024 * 1024, description="Bytes of source records in a batch.")
-    entries_max: PositiveInt = Field(2_000_000, description="Entries in a batch.")
-    budget_s: BudgetSeconds = Field(
-        120,
-        description="Seconds a flush may take: three quarters for sealing and uploads, the rest for the transaction. "
-        "All time-outs follow from it: of a revoke, of transactions, between two polls (DESIGN 4.7).",
-    )
+    interval_s: PositiveSeconds = 30
+    """Seconds a batch stays open at most."""
+    bytes_max: PositiveBytes = 256 * 1024 * 1024
+    """Bytes of source records in a batch."""
+    entries_max: PositiveInt = 2_000_000
+    """Entries in a batch."""
+    budget_s: BudgetSeconds = 120
+    """Seconds a flush may take: three quarters for sealing and uploads, the rest for the transaction. All time-outs follow from it: of a revoke, of transactions, between two polls (DESIGN 4.7)."""
 
     @property
     def commit_budget_s(self) -> float:

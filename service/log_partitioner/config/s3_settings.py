@@ -18,27 +18,24 @@ READ_TIMEOUT_S = 60.0  # without an answer once a body is sent; what is buffered
 class S3Settings(Section):
     """The bucket for the objects, and how to reach it."""
 
-    bucket: str = Field(
-        min_length=1, max_length=255, examples=["my-logs"], description="Bucket of objects and schemas."
-    )
-    prefix: str = Field("logs", max_length=512, description="Key prefix of everything this service writes.")
-    endpoint_url: str | None = Field(None, description="Endpoint of an S3 that is not AWS.")
-    region: str | None = Field(
-        None,
-        description="Region; by default AWS_REGION, AWS_DEFAULT_REGION or the profile's, and us-east-1 if "
-        "none is set and s3.endpoint_url is.",
-    )
-    addressing_style: Literal["auto", "path", "virtual"] = Field(
-        "auto",
-        description="Whether the bucket is in the path or in the host's name; auto: in the path with s3.endpoint_url, "
-        "else as AWS wants it.",
-    )
-    access_key: SecretStr | None = Field(None, description="Access key; without one boto3 uses its usual sources.")
-    secret_key: SecretStr | None = Field(None, description="Secret key.")
-    conditional: bool = Field(default=True, description="Send If-None-Match: * with every PUT.")
-    checksum: Literal["sha256", "crc32"] = Field(
-        "sha256", description="Checksum sent with every PUT, verified by the store."
-    )
+    bucket: str = Field(min_length=1, max_length=255, examples=["my-logs"])
+    """Bucket of objects and schemas."""
+    prefix: str = Field("logs", max_length=512)
+    """Key prefix of everything this service writes."""
+    endpoint_url: str | None = None
+    """Endpoint of an S3 that is not AWS."""
+    region: str | None = None
+    """Region; by default AWS_REGION, AWS_DEFAULT_REGION or the profile's, and us-east-1 if none is set and s3.endpoint_url is."""
+    addressing_style: Literal["auto", "path", "virtual"] = "auto"
+    """Whether the bucket is in the path or in the host's name; auto: in the path with s3.endpoint_url, else as AWS wants it."""
+    access_key: SecretStr | None = None
+    """Access key; without one boto3 uses its usual sources."""
+    secret_key: SecretStr | None = None
+    """Secret key."""
+    conditional: bool = True
+    """Send If-None-Match: * with every PUT."""
+    checksum: Literal["sha256", "crc32"] = "sha256"
+    """Checksum sent with every PUT, verified by the store."""
 
     def region_or(self, found: str | None) -> str | None:
         """Return the region to sign for: the setting's, the environment's, else the one `found` by boto3 in a profile.

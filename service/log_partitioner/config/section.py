@@ -162,6 +162,6 @@ SecretProperties = Annotated[dict[str, Annotated[SecretStr, _PropertyText]], Bef
 
 
 class Section(BaseModel):
-    """A frozen group of settings."""
+    """A frozen group of settings; the docstring below a setting is its meaning in pages, schema and messages."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)

@@ -46,55 +46,36 @@ class KafkaSettings(Section):
 
     inline_bytes_max: ClassVar[int] = 1024 * 1024  # of schema texts in the messages of a flush; or of none
 
-    bootstrap_servers: str = Field(
-        examples=["broker:9092"], description="Brokers to start from, host:port, separated by commas."
-    )
-    group_id: str = Field(
-        "log-partitioner",
-        min_length=1,
-        max_length=255,
-        description="Consumer group of all workers; if not set, readers of the output take the only group there is.",
-    )
-    group_protocol: Literal["classic", "consumer"] = Field(
-        "classic", description="Group protocol: classic (cooperative-sticky), or consumer (KIP-848, brokers from 4.0)."
-    )
-    source_topics: Names = Field(min_length=1, examples=["app-logs"], description="Topics to read log records from.")
-    references_topic: str = Field("references", description="Topic that gets references: a message per object.")
-    flushes_topic: str = Field("flushes", description="Topic that gets one flush record per flush.")
-    dead_letters_topic: str = Field("dead-letters", description="Topic that gets entries that cannot be partitioned.")
-    backfills_topic: str = Field(
-        "backfills", description="Topic that gets the run records of backfills; the worker does not use it."
-    )
-    start_at: StartAt = Field(
-        "beginning",
-        description="Start on a TopicPartition without a committed offset: beginning; fail; or a time with its "
-        "zone such as 2026-11-27T09:00:00Z, the first record of that time or later by Kafka's timestamps.",
-    )
-    accept_unknown_history: bool = Field(
-        default=False,
-        description="Start even if the flushes topic is unreadable. Risk: if the committed offset is stale, data is "
-        "published twice.",
-    )
-    accept_groups: Names = Field(
-        (),
-        examples=["staging"],
-        description="Other groups that may publish the same source topics to the same topics: each has every entry once. "
-        "A worker that finds flush records of any other group refuses to start.",
-    )
-    session_timeout_s: PositiveSeconds = Field(
-        30, description="Seconds without heartbeat until a worker is replaced (classic)."
-    )
-    message_bytes_max: Annotated[int, Field(ge=100_000, json_schema_extra=BYTES), TAKES_SIZE] = Field(
-        900_000,
-        description="Bytes of a message to references, flushes or dead letters; at most their max.message.bytes.",
-    )
-    client_properties: Properties = Field(
-        {},
-        description="librdkafka properties, such as security.protocol (JSON object); the page lists those that may be set.",
-    )
-    secret_properties: SecretProperties = Field(
-        {}, description="librdkafka properties that must not be shown, such as sasl.password (JSON object)."
-    )
+    bootstrap_servers: str = Field(examples=["broker:9092"])
+    """Brokers to start from, host:port, separated by commas."""
+    group_id: str = Field("log-partitioner", min_length=1, max_length=255)
+    """Consumer group of all workers; if not set, readers of the output take the only group there is."""
+    group_protocol: Literal["classic", "consumer"] = "classic"
+    """Group protocol: classic (cooperative-sticky), or consumer (KIP-848, brokers from 4.0)."""
+    source_topics: Names = Field(min_length=1, examples=["app-logs"])
+    """Topics to read log records from."""
+    references_topic: str = "references"
+    """Topic that gets references: a message per object."""
+    flushes_topic: str = "flushes"
+    """Topic that gets one flush record per flush."""
+    dead_letters_topic: str = "dead-letters"
+    """Topic that gets entries that cannot be partitioned."""
+    backfills_topic: str = "backfills"
+    """Topic that gets the run records of backfills; the worker does not use it."""
+    start_at: StartAt = "beginning"
+    """Start on a TopicPartition without a committed offset: beginning; fail; or a time with its zone such as 2026-11-27T09:00:00Z, the first record of that time or later by Kafka's timestamps."""
+    accept_unknown_history: bool = False
+    """Start even if the flushes topic is unreadable. Risk: if the committed offset is stale, data is published twice."""
+    accept_groups: Names = Field((), examples=["staging"])
+    """Other groups that may publish the same source topics to the same topics: each has every entry once. A worker that finds flush records of any other group refuses to start."""
+    session_timeout_s: PositiveSeconds = 30
+    """Seconds without heartbeat until a worker is replaced (classic)."""
+    message_bytes_max: Annotated[int, Field(ge=100_000, json_schema_extra=BYTES), TAKES_SIZE] = 900_000
+    """Bytes of a message to references, flushes or dead letters; at most their max.message.bytes."""
+    client_properties: Properties = Field({})
+    """librdkafka properties, such as security.protocol (JSON object); the page lists those that may be set."""
+    secret_properties: SecretProperties = Field({})
+    """librdkafka properties that must not be shown, such as sasl.password (JSON object)."""
 
     @property
     def inline_text_max(self) -> int:
@@ -114,18 +95,14 @@ class InputSettings(Section):
     entries_per_record_max: ClassVar[int] = 100_000  # more is a dead letter,
     json_depth_max: ClassVar[int] = 100  # and so are more levels of nesting in an entry
 
-    format: Literal["json", "ndjson"] = Field(
-        "json",
-        description="json: an object, an array of objects or an envelope; ndjson: one object per line.",
-    )
-    entries_field: str | None = Field(None, description="Field of an envelope object that holds the list of entries.")
-    record_bytes_max: PositiveBytes = Field(
-        16 * 1024 * 1024, description="Bytes of a record after decompression; larger is a dead letter."
-    )
-    inexact_numbers: Literal["round", "text"] = Field(
-        "round",
-        description="A number that a double does not hold: round it to the nearest, or keep its JSON text.",
-    )
+    format: Literal["json", "ndjson"] = "json"
+    """json: an object, an array of objects or an envelope; ndjson: one object per line."""
+    entries_field: str | None = None
+    """Field of an envelope object that holds the list of entries."""
+    record_bytes_max: PositiveBytes = 16 * 1024 * 1024
+    """Bytes of a record after decompression; larger is a dead letter."""
+    inexact_numbers: Literal["round", "text"] = "round"
+    """A number that a double does not hold: round it to the nearest, or keep its JSON text."""
 
 
 class UserSettings(Section):
@@ -135,37 +112,29 @@ class UserSettings(Section):
     JSON) and `header:name` look elsewhere. The first path that yields a value wins.
     """
 
-    paths: Names = Field(("user",), min_length=1, description="Paths to the user, tried in this order.")
-    no_values: Names = Field(("", "-"), description="Values treated as a missing user.")
-    missing_name: str | None = Field(
-        None,
-        min_length=1,
-        max_length=4096,
-        description="User of entries that have none; by default they become dead letters.",
-    )
+    paths: Names = Field(("user",), min_length=1)
+    """Paths to the user, tried in this order."""
+    no_values: Names = ("", "-")
+    """Values treated as a missing user."""
+    missing_name: str | None = Field(None, min_length=1, max_length=4096)
+    """User of entries that have none; by default they become dead letters."""
 
 
 class TimeSettings(Section):
     """Paths at which the event time of an entry is looked up, and how it is read; paths as for `user`."""
 
-    paths: Names = Field(
-        ("time", "timestamp", "@timestamp"),
-        description="Paths to the event time, tried in this order.",
-    )
-    epoch_unit: Literal["auto", "s", "ms", "us", "ns"] = Field(
-        "auto", description="Unit of numbers; auto decides by magnitude."
-    )
-    zone: Zone = Field(_UTC, description="Time zone of texts that name none.")
-    earliest: Moment = Field(
-        datetime(2000, 1, 1, tzinfo=UTC),
-        description="Event times before this are absurd (ISO-8601; UTC if it names no zone).",
-    )
-    future_max_s: PositiveSeconds = Field(
-        86_400, description="Seconds past the Kafka record's timestamp beyond which an event time is absurd."
-    )
-    missing: Literal["record-timestamp", "dead-letter"] = Field(
-        "record-timestamp", description="Treatment of an entry whose event time is missing or absurd."
-    )
+    paths: Names = ("time", "timestamp", "@timestamp")
+    """Paths to the event time, tried in this order."""
+    epoch_unit: Literal["auto", "s", "ms", "us", "ns"] = "auto"
+    """Unit of numbers; auto decides by magnitude."""
+    zone: Zone = _UTC
+    """Time zone of texts that name none."""
+    earliest: Moment = datetime(2000, 1, 1, tzinfo=UTC)
+    """Event times before this are absurd (ISO-8601; UTC if it names no zone)."""
+    future_max_s: PositiveSeconds = 86_400
+    """Seconds past the Kafka record's timestamp beyond which an event time is absurd."""
+    missing: Literal["record-timestamp", "dead-letter"] = "record-timestamp"
+    """Treatment of an entry whose event time is missing or absurd."""
 
     @cached_property
     def earliest_us(self) -> int:
@@ -181,7 +150,8 @@ class TimeSettings(Section):
 class IdSettings(Section):
     """Paths at which the unique id of an entry is looked up; paths as for `user`."""
 
-    paths: Names = Field((), description="Paths to the unique id, tried in this order.")
+    paths: Names = ()
+    """Paths to the unique id, tried in this order."""
 
 
 class SchemaBounds(NamedTuple):
@@ -203,19 +173,15 @@ class SchemaBounds(NamedTuple):
 class PartitionSettings(Section):
     """The meaning of date and hour."""
 
-    zone: Zone = Field(_UTC, description="Time zone of date and hour in a PartitionKey.")
+    zone: Zone = _UTC
+    """Time zone of date and hour in a PartitionKey."""
 
 
 class DeadLettersSettings(Section):
     """The bound on dead letters."""
 
-    share_max: float = Field(
-        0.99,
-        gt=0,
-        le=1,
-        description="If the share of dead entries in a group's first batch on its TopicPartitions reaches this, the worker "
-        "stops and commits nothing: a wrong path would commit a topic away. 1 commits such a batch.",
-    )
+    share_max: float = Field(0.99, gt=0, le=1)
+    """If the share of dead entries in a group's first batch on its TopicPartitions reaches this, the worker stops and commits nothing: a wrong path would commit a topic away. 1 commits such a batch."""
 
 
 class SpoolSettings(Section):
@@ -226,45 +192,41 @@ class SpoolSettings(Section):
     object_bytes_max: ClassVar[int] = 64 * 1024 * 1024  # of rows of a PartitionKey in an object; it goes on in another
     block_bytes: ClassVar[int] = 64 * 1024  # of rows in an Avro block before compression
 
-    directory: Path = Field(
-        Path("spool"), description="Directory for rows and objects of the batch; each worker uses one of its own in it."
-    )
-    bytes_max: PositiveBytes = Field(
-        2 * 1024 * 1024 * 1024,
-        description="Bytes on disk; a batch is flushed before, and if that frees nothing the consumer is paused.",
-    )
-    memory_bytes_max: PositiveBytes = Field(
-        128 * 1024 * 1024,
-        description="Bytes of the open batch in memory: entries beyond go to disk, rows and PartitionKeys cause a flush.",
-    )
-    codec: Literal["zstandard", "deflate", "null"] = Field("zstandard", description="Avro codec of the objects.")
+    directory: Path = Path("spool")
+    """Directory for rows and objects of the batch; each worker uses one of its own in it."""
+    bytes_max: PositiveBytes = 2 * 1024 * 1024 * 1024
+    """Bytes on disk; a batch is flushed before, and if that frees nothing the consumer is paused."""
+    memory_bytes_max: PositiveBytes = 128 * 1024 * 1024
+    """Bytes of the open batch in memory: entries beyond go to disk, rows and PartitionKeys cause a flush."""
+    codec: Literal["zstandard", "deflate", "null"] = "zstandard"
+    """Avro codec of the objects."""
 
 
 class VerifySettings(Section):
     """Verification mode: flushes are judged right after their commit, as the audit does."""
 
-    share: float = Field(0.0, ge=0, le=1, description="Share of flushes that are verified; 0: none, 1: all.")
-    on_difference: Literal["report", "unready", "stop"] = Field(
-        "report",
-        description="What a difference does: a metric and a line of the log; with unready /readyz fails from then on, too, "
-        "and with stop the process ends before the next commit.",
-    )
+    share: float = Field(0.0, ge=0, le=1)
+    """Share of flushes that are verified; 0: none, 1: all."""
+    on_difference: Literal["report", "unready", "stop"] = "report"
+    """Consequence of a difference: a metric and a line of the log; with unready /readyz fails from then on, too, and with stop the process ends before the next commit."""
 
 
 class HttpSettings(Section):
     """One port for /livez, /readyz and /metrics."""
 
-    host: str = Field("0.0.0.0", description="Address to listen on.")  # noqa: S104 - probes come from outside the pod
-    port: int = Field(8080, ge=0, le=65535, description="Port; 0 takes a free one.")
+    host: str = "0.0.0.0"  # noqa: S104 - probes come from outside the pod
+    """Address to listen on."""
+    port: int = Field(8080, ge=0, le=65535)
+    """Port; 0 takes a free one."""
 
 
 class LogSettings(Section):
     """Level and form of the worker's log."""
 
-    level: Literal["debug", "info", "warning", "error"] = Field("info", description="Lowest level that is written.")
-    format: Literal["auto", "json", "console"] = Field(
-        "auto", description="auto: console on a terminal, JSON elsewhere."
-    )
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    """Lowest level that is written."""
+    format: Literal["auto", "json", "console"] = "auto"
+    """auto: console on a terminal, JSON elsewhere."""
 
 
 class Settings(SourcedSettings):
@@ -273,23 +235,14 @@ class Settings(SourcedSettings):
     prefix = PREFIX
     schema_bounds: ClassVar[SchemaBounds] = SchemaBounds()
 
-    worker: str = Field(
-        default_factory=socket.gethostname,
-        min_length=1,
-        max_length=255,
-        description="Name of this worker, unique among live ones; the pod's name.",
-    )
-    transactional_id_prefix: str = Field(
-        "log-partitioner", min_length=1, max_length=255, description="Prefix of the transactional id, for ACLs."
-    )
-    layout: Layout = Field(
-        "auto",
-        description="Objects: pack puts PartitionKeys together, file gives each its own (for erasure by user), "
-        "auto packs all but the large and the few.",
-    )
-    fast_lane: Literal["auto", "off"] = Field(
-        "auto", description="Compiled code for plain records, if it is installed and the settings allow it; or none."
-    )
+    worker: str = Field(default_factory=socket.gethostname, min_length=1, max_length=255)
+    """Name of this worker, unique among live ones; the pod's name."""
+    transactional_id_prefix: str = Field("log-partitioner", min_length=1, max_length=255)
+    """Prefix of the transactional id, for ACLs."""
+    layout: Layout = "auto"
+    """Objects: pack puts PartitionKeys together, file gives each its own (for erasure by user), auto packs all but the large and the few."""
+    fast_lane: Literal["auto", "off"] = "auto"
+    """Compiled code for plain records, if it is installed and the settings allow it; or none."""
     kafka: KafkaSettings
     input: InputSettings = InputSettings()
     user: UserSettings = UserSettings()
