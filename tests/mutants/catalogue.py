@@ -134,6 +134,7 @@ CATALOGUE = (
             "runtime/test_controller::test_unknown_outcome_goes_on_from_what_was_really_committed",
             "cooperative",
             Outcome.UNKNOWN_OPEN,
+            False,  # noqa: FBT003 - a case
         ),
         real=RealRun("kills"),
     ),
@@ -169,6 +170,7 @@ CATALOGUE = (
             "runtime/test_controller::test_unknown_outcome_goes_on_from_what_was_really_committed",
             "cooperative",
             Outcome.UNKNOWN_COMMITTED,
+            False,  # noqa: FBT003 - a case
         ),
     ),
     Mutant(

@@ -11,7 +11,8 @@ import pytest
 
 from log_partitioner.errors import SourceError
 from log_partitioner.formats.dead_letter import parse_headers
-from log_partitioner.formats.model import CommittedOffset, SourceRecord, TopicPartition
+from log_partitioner.formats.model import CommittedOffset, TopicPartition
+from log_partitioner.runtime.crash_guard import CrashHistory
 from tests.fakes.journal import FakeJournal
 from tests.fakes.records import P0, P1, poll_of
 from tests.fakes.rig import Rig
@@ -43,18 +44,25 @@ def deadly_worker(
     worker = rig.worker("a", journal=journal, rules=rules)
     worker.loop.records_max = consume_records_max
     values = [record.value for record in rig.broker.logs[P0].records]
+    return ending_when(worker, lambda value: offset is not None and value == values[offset], end)
 
-    def deadly(decode: Callable[[Any], Any]) -> Callable[[Any], Any]:
+
+def ending_when(
+    worker: FakeWorker, is_time: Callable[[bytes | None], bool], end: type[BaseException] = Killed
+) -> FakeWorker:
+    """Have a worker end when it decodes such a value, one by one or many at once."""
+
+    def ending(decode: Callable[[Any], Any]) -> Callable[[Any], Any]:
         def decode_or_end(value: bytes | None) -> object:
-            if offset is not None and value == values[offset]:
+            if is_time(value):
                 raise end
             return decode(value)
 
         return decode_or_end
 
     decoder, lane = worker.recorder.decoder, worker.recorder._python
-    decoder.decode = deadly(decoder.decode)  # type: ignore[method-assign]
-    lane._decode = deadly(lane._decode)
+    decoder.decode = ending(decoder.decode)  # type: ignore[method-assign]
+    lane._decode = ending(lane._decode)
     return worker
 
 
@@ -64,36 +72,7 @@ def worker_of_little_memory(
     """Start a worker that ends when its batch holds so many entries, whatever comes then; five records at a time."""
     worker = rig.worker(f"a{next(NUMBERS)}", journal=journal)  # its objects have names of their own
     worker.loop.records_max = 5
-
-    def of_little_memory(decode: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        def decode_or_end(value: bytes | None) -> object:
-            if worker.recorder.load().entries >= entries_max:
-                raise end
-            return decode(value)
-
-        return decode_or_end
-
-    decoder, lane = worker.recorder.decoder, worker.recorder._python
-    decoder.decode = of_little_memory(decoder.decode)  # type: ignore[method-assign]
-    lane._decode = of_little_memory(lane._decode)
-    return worker
-
-
-def worker_that_ends_at(rig: Rig, journal: FakeJournal, *, part: str) -> FakeWorker:
-    """Start a worker that ends whenever it begins a batch, or brings rows to the disk."""
-    worker = rig.worker("a", journal=journal)
-    owner = {"open": worker.recorder, "make_room": worker.recorder}[part]
-
-    def killed(*_args: object, **_kwargs: object) -> None:
-        raise Killed
-
-    setattr(owner, part, killed)
-    return worker
-
-
-def worker_with_a_bug(rig: Rig, journal: FakeJournal) -> FakeWorker:
-    """Start a worker whose own assertion fails at one record."""
-    return deadly_worker(rig, journal, end=AssertionError)
+    return ending_when(worker, lambda _: worker.recorder.load().entries >= entries_max, end)
 
 
 def run_until_it_ends(rig: Rig, worker: FakeWorker, *, turns: int = 300) -> bool:
@@ -105,7 +84,7 @@ def run_until_it_ends(rig: Rig, worker: FakeWorker, *, turns: int = 300) -> bool
             rig.pass_time(1.0)
             if all(rig.committed()[tp] == log.end for tp, log in rig.broker.logs.items()):
                 return False
-    except (Killed, MemoryError, AssertionError):
+    except (Killed, MemoryError, AssertionError, SourceError):
         rig.workers.remove(worker)
         rig.pass_time(60.0)  # the group notices
         return True
@@ -165,23 +144,30 @@ def test_batch_that_ends_the_process_puts_none_of_its_records_away(entries_max: 
     assert rig.broker.messages(DEAD_LETTERS) == []
 
 
-@pytest.mark.parametrize("part", ["open", "make_room"])
-def test_disk_that_ends_the_process_puts_nothing_away(part: str) -> None:
-    """A record is alone in its batch, and another thing than recording it is what ends the process, again and again."""
-    rig, journal = filled(), FakeJournal()
-    for _ in range(3 * ENDS):
-        assert run_until_it_ends(rig, worker_that_ends_at(rig, journal, part=part))
-    assert lives(rig, journal, start=partial(deadly_worker, offset=None))[0] == 0
-    rig.check()
-    assert rig.broker.messages(DEAD_LETTERS) == []
+OF_NO_RECORD: dict[str, tuple[str, str, type[BaseException]]] = {
+    "a batch is begun": ("recorder", "open", Killed),
+    "rows go to the disk": ("recorder", "make_room", Killed),
+    "a flush between two records": ("flusher", "flush", Killed),
+    "an assertion of ours fails": ("recorder", "record", AssertionError),
+    "the broker is silent": ("recorder", "record", SourceError),
+}
 
 
-def test_bug_of_ours_puts_nothing_away() -> None:
-    """An assertion that fails says what is wrong: no batch becomes smaller, and no good record is a dead letter."""
+@pytest.mark.parametrize("why", OF_NO_RECORD)
+def test_end_that_no_record_causes_puts_nothing_away(why: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Again and again, and also if one record is alone in its batch: no good record becomes a dead letter."""
+    part, method, error = OF_NO_RECORD[why]
+
+    def fail(*_args: object, **_kwargs: object) -> None:
+        raise error
+
     rig, journal = filled(), FakeJournal()
     for _ in range(3 * ENDS):
-        assert run_until_it_ends(rig, worker_with_a_bug(rig, journal))
-        assert journal.line == b""
+        worker = rig.worker("a", journal=journal)
+        worker.loop._bounds = worker.loop._bounds._replace(entries_max=3)
+        monkeypatch.setattr(getattr(worker, part), method, fail)
+        assert run_until_it_ends(rig, worker)
+        assert CrashHistory.read(journal.line).after_end().ends == 0 or method in ("open", "make_room")
     assert lives(rig, journal, start=partial(deadly_worker, offset=None))[0] == 0
     rig.check()
     assert rig.broker.messages(DEAD_LETTERS) == []
@@ -255,36 +241,6 @@ def test_end_with_nothing_in_hand_begins_to_count_anew() -> None:
     rig.pass_time(60.0)
     ended, _ = lives(rig, journal)
     assert ended == ENDS
-
-
-def test_end_in_a_flush_is_of_no_record() -> None:
-    """A full batch is flushed between two records of one consume: what ends that is not one of them."""
-    rig, journal = filled(), FakeJournal()
-    worker = rig.worker("a", journal=journal)
-    worker.loop._bounds = worker.loop._bounds._replace(entries_max=3)
-
-    def killed(*_args: object, **_kwargs: object) -> None:
-        raise Killed
-
-    worker.flusher.flush = killed  # type: ignore[method-assign,assignment]
-    assert run_until_it_ends(rig, worker)
-    again = rig.worker("a", journal=journal)
-    assert again.loop._crash_guard._history.ends == 0
-
-
-def test_stop_that_the_broker_causes_is_of_no_record(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The worker ends by itself, and says why: no record was the cause."""
-    rig, journal = filled(), FakeJournal()
-    worker = rig.worker("a", journal=journal)
-
-    def refused(_record: SourceRecord) -> int:
-        raise SourceError("the broker is silent")
-
-    monkeypatch.setattr(worker.recorder, "record", refused)
-    with pytest.raises(SourceError):
-        run_until_it_ends(rig, worker)
-    rig.workers.remove(worker)
-    assert rig.worker("a", journal=journal).loop._crash_guard._history.ends == 0
 
 
 @pytest.mark.parametrize(("ends", "parts"), [(0, [500]), (1, [200, 200, 100]), (2, [1] * 200 + [300])])

@@ -10,49 +10,34 @@ import pytest
 
 from log_partitioner.batch.batch import ClosedBatch, Opening
 from log_partitioner.batch.messages import rows_in
-from log_partitioner.batch.progress import Progress
 from log_partitioner.batch.seal import SealedObject, seal
 from log_partitioner.boundary import Membership
 from log_partitioner.config.settings import SchemaBounds, Settings, SpoolSettings
-from log_partitioner.errors import SpoolError
 from log_partitioner.formats.dead_letter import Reason
-from log_partitioner.formats.model import CommittedOffset, SourceRecord, TopicPartition
+from log_partitioner.formats.model import CommittedOffset, SourceRecord
 from log_partitioner.runtime.recorder import Recorder
 from tests.fakes.records import P0, P1, entry, record
 from tests.fakes.spool import FakeSpool
 from tests.fakes.worker import SEAL_RULES, settings_of
-
-MEMBER = Membership(1, "member", None)
 
 
 class Bench:
     """A recorder that owns P0 and P1 from offset 0, with a batch open."""
 
     def __init__(self, bounds: SchemaBounds = Settings.schema_bounds, memory_bytes_max: int = 2**30) -> None:
-        self.spool = FakeSpool()
         spool = SpoolSettings(memory_bytes_max=memory_bytes_max)  # type: ignore[call-arg]
         settings = settings_of().model_copy(update={"schema_bounds": bounds, "spool": spool})
         self.bounds = bounds
-        self.recorder = Recorder(settings, self.spool)
+        self.recorder = Recorder(settings, FakeSpool())
         for tp in (P0, P1):
             self.recorder.place(tp, CommittedOffset(0))
-        self._opened = 0
-        self.open()
-
-    def open(self) -> None:
-        """Open a batch."""
-        self._opened += 1
-        self.recorder.open(Opening(f"batch-{self._opened}", 1, MEMBER, 0.0, 0))
+        self.recorder.open(Opening("batch", 1, Membership(1, "member", None), 0.0, 0))
 
     def record(self, *records: SourceRecord) -> None:
         """Record some records."""
         for one in records:
             self.recorder.record(one)
             self.recorder.make_room()
-
-    def progress(self, tp: TopicPartition = P0) -> Progress:
-        """Give a progress of what is owned."""
-        return self.recorder.positions[tp]
 
     def objects(self, batch: ClosedBatch) -> list[tuple[SealedObject, list[dict[str, Any]]]]:
         """Seal a batch, an object for each PartitionKey, and read what was written."""
@@ -107,78 +92,27 @@ def test_dead_letters_count_in_what_the_batch_takes_in_memory() -> None:
     assert load.dead_letters == len(letters) == 20
 
 
-def test_closed_batch_is_a_value() -> None:
-    """What is recorded later is of the next batch: rows, progress and dead letters of the closed one stay."""
-
-    def contents() -> tuple[object, ...]:
-        return len(batch.rows), batch.spans, batch.dead_letters, batch.size, batch.records, batch.progress[P0].entries
-
-    bench = Bench()
-    bench.record(record(P0, 0, entry("ann"), entry(None)), record(P1, 0, entry("bob")))
-    batch = bench.recorder.close()
-    seen = contents()
-    bench.recorder.committed(batch, now_ms=5)
-    bench.open()
-    bench.record(record(P0, 1, entry("cem"), entry(None)), record(P1, 1, entry("cem")))
-    bench.recorder.disown(P1)
-    assert contents() == seen
-    assert batch.spans == {P0: (0, 1), P1: (0, 1)}
-    assert batch.progress[P0] is not bench.progress()
-    assert batch.opening.batch_id == "batch-1"
+def nested(depth: int) -> dict[str, Any]:
+    """Nest records."""
+    return {} if not depth else {"a": nested(depth - 1)}
 
 
-@pytest.mark.parametrize("closed", [True, False])
-def test_discard_gives_the_ranges_that_are_read_again(closed: bool) -> None:  # noqa: FBT001 - a case
-    """Of the batch given, or of the open one; what was covered is covered no more, its directory is gone."""
-    bench = Bench(memory_bytes_max=1)
-    bench.record(record(P0, 0, entry("ann", text="x" * 3000)), record(P0, 7, entry("ann")))
-    assert bench.spool.bytes_on_disk > 0
-    batch = bench.recorder.close() if closed else None
-    assert bench.recorder.discard(batch) == {P0: (0, 8)}
-    assert (bench.progress().first_offset, bench.progress().next_offset, bench.progress().entries) == (0, 0, 0)
-    assert not bench.recorder.has_progress
-    assert bench.recorder.opening is None
-    assert bench.spool.bytes_on_disk == 0
-    assert bench.recorder.discard(None) == {}
-
-
-def test_entry_that_no_schema_holds_is_in_a_row_or_a_dead_letter() -> None:
-    """An entry over the limit by itself does not stop the worker, and is accounted for."""
-    bench = Bench(SchemaBounds(fields_max=5))
-    wide = entry("ann", **{f"field_{number}": number for number in range(30)})
-    bench.record(record(P0, 0, entry("ann"), wide, entry("ann")))
+@pytest.mark.parametrize(
+    ("bounds", "field", "reason"),
+    [
+        (SchemaBounds(fields_max=5), {f"field_{number}": number for number in range(30)}, Reason.TOO_MANY_FIELDS),
+        (Settings.schema_bounds, nested(120), Reason.TOO_DEEP),
+    ],
+)
+def test_entry_that_no_schema_holds_is_a_dead_letter(bounds: SchemaBounds, field: Any, reason: Reason) -> None:
+    """An entry over the limit by itself does not stop the worker, and its neighbours do not mind."""
+    bench = Bench(bounds)
+    bench.record(record(P0, 0, entry("ann"), entry("ann", **field), entry("ann")))
     batch = bench.recorder.close()
     bench.check(batch)
     (letter,) = batch.dead_letters
-    assert (letter.reason, letter.indexes) == (Reason.TOO_MANY_FIELDS, (1,))
+    assert (letter.reason, letter.indexes) == (reason, (1,))
     assert bench.places(batch) == [(0, 0, 0), (0, 0, 2)]
-
-
-def test_entry_too_deep_is_a_dead_letter() -> None:
-    """Nesting has an end, and its neighbours do not mind."""
-    deep: dict[str, Any] = {}
-    for _ in range(120):
-        deep = {"a": deep}
-    bench = Bench()
-    bench.record(record(P0, 0, entry("ann", deep=deep), entry("ann")))
-    batch = bench.recorder.close()
-    bench.check(batch)
-    assert [one.reason for one in batch.dead_letters] == [Reason.TOO_DEEP]
-    assert bench.places(batch) == [(0, 0, 1)]
-
-
-def test_disk_that_refuses_a_spill_loses_nothing() -> None:
-    """The record is covered, its rows and those before it are whole in memory: the batch can be flushed."""
-    bench = Bench(memory_bytes_max=4_000)
-    bench.record(record(P0, 0, entry("ann", text="x" * 1_000), entry(None)))
-    bench.spool.refuses = lambda operation: operation == "append"
-    with pytest.raises(SpoolError):
-        bench.record(record(P0, 1, entry("ann", text="x" * 20_000), entry("bob")))
-    batch = bench.recorder.close()
-    bench.check(batch)
-    assert batch.spans[P0] == (0, 2)
-    assert len(batch.dead_letters) == 1
-    assert sorted(bench.places(batch)) == [(0, 0, 0), (0, 1, 0), (0, 1, 1)]
 
 
 def test_load_tells_what_the_open_batch_holds() -> None:

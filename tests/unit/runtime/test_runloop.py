@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 from log_partitioner.avro.schema_types import RecordType
 from log_partitioner.control.deadline import Deadline
 from log_partitioner.control.flush_policy import FlushReason
-from log_partitioner.errors import CommitAbortedError, SourceError, StopError
+from log_partitioner.errors import CommitAbortedError, SourceError, StopError, TooManyFailuresError
 from log_partitioner.formats.model import CommittedOffset
 from tests.fakes.check import flush_records
 from tests.fakes.committer import Outcome
@@ -203,33 +203,30 @@ def test_finding_4_exception_out_of_consume_commits_nothing_more() -> None:
     rig.drain()
 
 
+@pytest.mark.parametrize(
+    ("error", "said"), [(ZeroDivisionError(), "callback failed"), (TooManyFailuresError("three"), "^three$")]
+)
 @pytest.mark.parametrize("callback", ["on_assigned", "on_revoked", "on_lost"])
-def test_finding_4_exception_in_a_callback_never_passes_through_the_client(callback: str) -> None:
-    """Callbacks keep what went wrong; the loop raises it once consume has returned, before anything is recorded."""
+def test_finding_4_exception_in_a_callback_never_passes_through_the_client(
+    callback: str, error: Exception, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The loop raises it once consume has returned, before anything is recorded; one that ends a worker as it was."""
+
+    def fail(_state: object) -> None:
+        raise error
+
     rig = Rig()
     worker = rig.worker()
-    become = worker.controller._become
-    worker.controller._become = lambda _state: 1 // 0  # type: ignore[method-assign,assignment]
-    getattr(worker.controller, callback)(frozenset({P0}))
-    assert isinstance(worker.controller.error, ZeroDivisionError)
-    worker.controller._become = become  # type: ignore[method-assign]
+    with monkeypatch.context() as patch:
+        patch.setattr(worker.controller, "_become", fail)
+        getattr(worker.controller, callback)(frozenset({P0}))
+    assert worker.controller.error is error
     worker.consumer.member.queue.clear()
     rig.fill(P0, 2)
     worker.consumer.positions[P0] = 0
-    with pytest.raises(StopError, match="callback failed"):
+    with pytest.raises(StopError, match=said):
         worker.loop.turn()
     assert worker.recorder.opening is None
-
-
-def test_stop_error_in_a_callback_is_raised_as_it_was() -> None:
-    """A policy that forbids to start says so, not that a callback failed."""
-    rig = Rig()
-    rules = Rules().with_settings(kafka={"start_at": "fail"})
-    worker = rig.worker(rules=rules)
-    with pytest.raises(StopError, match=r"kafka\.start_at") as caught:
-        rig.turn_until(lambda: False)
-    assert "callback failed" not in str(caught.value)
-    worker.close()
 
 
 def test_error_while_recording_is_never_committed_by_closing() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -171,43 +172,35 @@ def slowed(rig: Rig, worker: FakeWorker, seconds: float) -> None:
     worker.store.read = slowly  # type: ignore[method-assign]
 
 
-def test_store_that_does_not_answer_leaves_entries_unverified() -> None:
-    """They may be there: that is no difference, and it is said."""
+def refuse(*_args: Any, **_named: Any) -> None:
+    """Stand for a store that does not answer."""
+    raise ReadBackError("500 InternalError")
+
+
+def fail(*_args: Any, **_named: Any) -> None:
+    """Stand for a bug of the judge."""
+    raise ZeroDivisionError
+
+
+BROKEN: dict[str, Callable[[Rig], object]] = {
+    "500 InternalError": lambda rig: setattr(rig.workers[0].store, "read", refuse),
+    "source-0: cannot be read from 0": lambda rig: rig.broker.logs[P0].broken.append(range(1)),
+    "ZeroDivisionError": lambda rig: setattr(rig.workers[0].store, "read", fail),
+}
+
+
+@pytest.mark.parametrize("message", BROKEN)
+def test_entries_of_which_nobody_can_tell_are_left_unverified(message: str) -> None:
+    """Neither store nor source nor judge answers: they may be there, which is no difference, and the worker goes on."""
     rig = Rig()
     worker = holding(rig)
-
-    def refuse(*_args: Any, **_named: Any) -> None:
-        raise ReadBackError("500 InternalError")
-
-    worker.store.read = refuse  # type: ignore[method-assign,assignment]
-    with capture_logs() as lines:
-        rig.drain()
-    assert worker.metrics.total("unverified_entries") == 6
-    assert not worker.metrics.total("verification_differences")
-    (line,) = [line for line in lines if line["event"] == "entries_not_verified"]
-    assert line["message"] == "500 InternalError"
-
-
-def test_source_that_cannot_be_read_leaves_entries_unverified() -> None:
-    """It has lost them meanwhile, or no broker hands them out: nobody can tell."""
-    rig = Rig()
-    worker = holding(rig)
-    rig.broker.logs[P0].broken.append(range(1))
-    rig.drain()
-    assert worker.metrics.total("unverified_entries") == 6
-    assert not worker.metrics.total("verification_differences")
-
-
-def test_judge_that_fails_leaves_entries_unverified(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The flush is committed: whatever is wrong with the judge, the worker goes on."""
-    rig = Rig()
-    worker = holding(rig)
-    monkeypatch.setattr(worker.store, "read", lambda *_, **__: 1 / 0)
+    BROKEN[message](rig)
     with capture_logs() as lines:
         rig.drain()
         worker.step()
     assert worker.metrics.total("unverified_entries") == 6
-    assert [line["message"] for line in lines if line["event"] == "entries_not_verified"] == ["ZeroDivisionError"]
+    assert not worker.metrics.total("verification_differences")
+    assert [line["message"] for line in lines if line["event"] == "entries_not_verified"] == [message]
 
 
 def test_judgement_is_cut_short_once_the_worker_is_asked_to_stop() -> None:
@@ -255,25 +248,16 @@ def test_judgement_holds_up_a_revoke_no_longer_than_a_flush_may(reason: str) -> 
     assert 60 <= max(gaps) < flush.revoke_budget_s + 60
 
 
-def test_share_of_flushes_is_judged_first_of_all_the_first() -> None:
-    """Each fifth; of the others nothing is read."""
+@pytest.mark.parametrize(("rules", "judged"), [(Rules().with_verification(share=0.2), [1, 6, 11]), (Rules(), [])])
+def test_share_of_flushes_is_judged_first_of_all_the_first(rules: Rules, judged: list[int]) -> None:
+    """Each fifth; of the others nothing is read. It is off by default."""
     rig = Rig()
-    worker = rig.owning(rules=Rules().with_verification(share=0.2))
+    worker = rig.owning(rules=rules)
     reread = []
     read = worker.store.read
     worker.store.read = lambda *args, **named: (reread.append(worker.flusher._seq), read(*args, **named))[1]  # type: ignore[method-assign]
     for _ in range(11):
         rig.fill(P0, 1)
         rig.drain()
-    assert reread == [1, 6, 11]
-
-
-def test_share_of_nothing_judges_nothing() -> None:
-    """It is off by default."""
-    rig = Rig()
-    worker = rig.owning()
-    worker.store.read = None  # type: ignore[method-assign,assignment]
-    rig.fill(P0, 1)
-    rig.drain()
-    assert worker.metrics.total("flushes", outcome="committed") == 1
-    assert worker.metrics.total("verified_entries") == worker.metrics.total("unverified_entries") == 0
+    assert reread == judged
+    assert (worker.metrics.total("verified_entries"), worker.metrics.total("unverified_entries")) == (len(judged), 0)
