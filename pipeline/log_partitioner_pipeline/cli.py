@@ -15,62 +15,15 @@ from structlog.typing import EventDict, Processor
 
 from log_partitioner import privacy
 from log_partitioner.errors import SettingsError
-from log_partitioner.usage import Usage, add_usage
+from log_partitioner.usage import describe
 from log_partitioner.version import product_version
-from log_partitioner_pipeline.config import load_all
+from log_partitioner_pipeline.config import JobSettings, load_all
 from log_partitioner_pipeline.errors import UnforeseenError, cause_of
 from log_partitioner_pipeline.jobs import compare
 from log_partitioner_pipeline.jobs.audit_options import add_audit_arguments
 from log_partitioner_pipeline.progress import CLEAR_LINE
 from log_partitioner_pipeline.report.options import add_report_arguments
 
-_CODES = {"0": "done", "2": "it could not be done; the line on standard error says why"}
-_JUDGES = {"0": "clean", "1": "findings", "2": "could not tell, or settings or arguments are wrong"}
-_SETTINGS = "Settings are a worker's (LOGP_...), and its own (PIPELINE_..., docs/CONFIGURATION_PIPELINE.md)."
-JOBS = {
-    "materialize": Usage(
-        f"Bring the Iceberg table up to date with the references topic. {_SETTINGS}",
-        "python -m log_partitioner_pipeline materialize --show",
-        _CODES,
-        "DESIGN.md, section 8",
-    ),
-    "audit": Usage(
-        f"Compare a window of the source with files, dead letters and table. {_SETTINGS}",
-        "python -m log_partitioner_pipeline audit --table --last 4h --html audit.html",
-        _JUDGES,
-        "AUDIT.md",
-    ),
-    "compare": Usage(
-        "Compare two audits of one window: who of both witnesses lacks what. Needs no Spark.",
-        "python -m log_partitioner_pipeline compare outputs.json csv.json",
-        {"0": "both agree and are clean", "1": "one of them names something", "2": "one could not tell"},
-        "AUDIT.md",
-    ),
-    "report": Usage(
-        "Write results of audits as one HTML page. Needs no Spark.",
-        "python -m log_partitioner_pipeline report --html audit.html result.json",
-        _CODES,
-        "AUDIT.md",
-    ),
-    "backfill": Usage(
-        f"Publish what no committed reference or dead letter holds of a range of the source. {_SETTINGS}",
-        "python -m log_partitioner_pipeline backfill --from 2026-03-04T05:00Z --until 2026-03-04T06:00Z --dry-run",
-        _CODES,
-        "DESIGN.md, section 8",
-    ),
-    "compact": Usage(
-        f"Rewrite small files of hours that the audit has passed, and expire snapshots. {_SETTINGS}",
-        "python -m log_partitioner_pipeline compact",
-        _CODES,
-        "DESIGN.md, section 8",
-    ),
-    "user-activity": Usage(
-        f"Count entries and bytes per user and hour, per user and day. {_SETTINGS}",
-        "python -m log_partitioner_pipeline user-activity",
-        _CODES,
-        "DESIGN.md, section 8",
-    ),
-}
 _CONSOLE = structlog.dev.ConsoleRenderer()
 _JAVA_CLASS = re.compile(r"\b(?:[a-z]\w*\.)+[A-Z]\w*(?:Exception|Error)\b")
 
@@ -80,36 +33,14 @@ def main(arguments: list[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     _configure_logs()
     try:
-        if options.job == "compare":
-            return compare.run(options)
-        if options.job == "report":
-            from log_partitioner_pipeline.jobs import report  # noqa: PLC0415 - matplotlib takes a second to import
-
-            return report.run(options)
-        settings = load_all()
-        privacy.hide(settings.secrets)
-        from log_partitioner_pipeline.jobs import backfill, compact, materialize, user_activity  # noqa: PLC0415 - PySpark takes a second to import
-
-        if options.job == "backfill":
-            backfill.run(settings, backfill.read_options(options))
-            return 0
-        if options.job == "audit":
-            from log_partitioner_pipeline.jobs import audit  # noqa: PLC0415 - as above
-
-            return audit.run(settings, options)
-        if options.job == "compact":
-            compact.run(settings)
-        elif options.job == "materialize":
-            materialize.run(settings, continuous=options.continuous, show=options.show)
-        else:
-            user_activity.run(settings, continuous=options.continuous)
+        code: int = options.command(options)
     except SettingsError as error:
         sys.stderr.write(f"{error}\n")
         return 2
     except Exception as error:  # noqa: BLE001 - Python would write its text, in which input may stand
         sys.stderr.write(f"{options.job}: {_said_of(error)}\n")
         return 2
-    return 0
+    return code
 
 
 def _said_of(error: Exception) -> str:
@@ -127,20 +58,174 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"log-partitioner pipeline {product_version()}")
     jobs = parser.add_subparsers(dest="job", required=True, metavar="JOB")
-    materialize = jobs.add_parser("materialize", help="bring the table up to date with the references topic")
-    materialize.add_argument("--continuous", action="store_true", help="go on until stopped")
-    materialize.add_argument(
-        "--show", action="store_true", help="print entries and users of the newest hours at the end"
-    )
-    activity = jobs.add_parser("user-activity", help="count entries and bytes per user and hour, per user and day")
-    activity.add_argument("--continuous", action="store_true", help="go on until stopped")
-    jobs.add_parser("compact", help="rewrite small files of hours that the audit has passed, expire snapshots")
-    _add_backfill(jobs.add_parser("backfill", help="publish what no committed reference or dead letter holds"))
-    compare.add_compare_arguments(jobs.add_parser("compare", help="two audits of one window: who lacks what?"))
-    add_audit_arguments(jobs.add_parser("audit", help="source against files, dead letters and table: is all there?"))
-    add_report_arguments(jobs.add_parser("report", help="results of audits as one HTML page"))
-    add_usage(jobs.choices, JOBS)
+    job = jobs.add_parser("materialize", help="bring the table up to date with the references topic")
+    job.add_argument("--continuous", action="store_true", help="go on until stopped")
+    job.add_argument("--show", action="store_true", help="print entries and users of the newest hours at the end")
+    describe(job, _materialize)
+    job = jobs.add_parser("user-activity", help="count entries and bytes per user and hour, per user and day")
+    job.add_argument("--continuous", action="store_true", help="go on until stopped")
+    describe(job, _user_activity)
+    job = jobs.add_parser("compact", help="rewrite small files of hours that the audit has passed, expire snapshots")
+    describe(job, _compact)
+    job = jobs.add_parser("backfill", help="publish what no committed reference or dead letter holds")
+    _add_backfill(job)
+    describe(job, _backfill)
+    job = jobs.add_parser("compare", help="two audits of one window: who lacks what?")
+    compare.add_compare_arguments(job)
+    describe(job, _compare)
+    job = jobs.add_parser("audit", help="source against files, dead letters and table: is all there?")
+    add_audit_arguments(job)
+    describe(job, _audit)
+    job = jobs.add_parser("report", help="results of audits as one HTML page")
+    add_report_arguments(job)
+    describe(job, _report)
     return parser
+
+
+# The jobs; what takes a second to import, PySpark or matplotlib, is imported by those that need it.
+
+
+def _materialize(options: argparse.Namespace) -> int:
+    """Bring the Iceberg table up to date with the references topic.
+
+    Settings are a worker's (LOGP_...), and its own (PIPELINE_..., docs/CONFIGURATION_PIPELINE.md).
+
+    Example:
+      python -m log_partitioner_pipeline materialize --show
+
+    Exit codes:
+      0   done
+      2   it could not be done; the line on standard error says why
+
+    More: docs/DESIGN.md, section 8
+    """
+    from log_partitioner_pipeline.jobs import materialize  # noqa: PLC0415
+
+    materialize.run(_settings(), continuous=options.continuous, show=options.show)
+    return 0
+
+
+def _audit(options: argparse.Namespace) -> int:
+    """Compare a window of the source with files, dead letters and table.
+
+    Settings are a worker's (LOGP_...), and its own (PIPELINE_..., docs/CONFIGURATION_PIPELINE.md).
+
+    Example:
+      python -m log_partitioner_pipeline audit --table --last 4h --html audit.html
+
+    Exit codes:
+      0   clean
+      1   findings
+      2   could not tell, or settings or arguments are wrong
+
+    More: docs/AUDIT.md
+    """
+    from log_partitioner_pipeline.jobs import audit  # noqa: PLC0415
+
+    return audit.run(_settings(), options)
+
+
+def _compare(options: argparse.Namespace) -> int:
+    """Compare two audits of one window: who of both witnesses lacks what.
+
+    It needs no Spark.
+
+    Example:
+      python -m log_partitioner_pipeline compare outputs.json csv.json
+
+    Exit codes:
+      0   both agree and are clean
+      1   one of them names something
+      2   one could not tell
+
+    More: docs/AUDIT.md
+    """
+    return compare.run(options)
+
+
+def _report(options: argparse.Namespace) -> int:
+    """Write results of audits as one HTML page.
+
+    It needs no Spark.
+
+    Example:
+      python -m log_partitioner_pipeline report --html audit.html result.json
+
+    Exit codes:
+      0   done
+      2   it could not be done; the line on standard error says why
+
+    More: docs/AUDIT.md
+    """
+    from log_partitioner_pipeline.jobs import report  # noqa: PLC0415
+
+    return report.run(options)
+
+
+def _backfill(options: argparse.Namespace) -> int:
+    """Publish what no committed reference or dead letter holds of a range of the source.
+
+    Settings are a worker's (LOGP_...), and its own (PIPELINE_..., docs/CONFIGURATION_PIPELINE.md).
+
+    Example:
+      python -m log_partitioner_pipeline backfill --from 2026-03-04T05:00Z --until 2026-03-04T06:00Z --dry-run
+
+    Exit codes:
+      0   done
+      2   it could not be done; the line on standard error says why
+
+    More: docs/DESIGN.md, section 8
+    """
+    from log_partitioner_pipeline.jobs import backfill  # noqa: PLC0415
+
+    backfill.run(_settings(), backfill.read_options(options))
+    return 0
+
+
+def _compact(_options: argparse.Namespace) -> int:
+    """Rewrite small files of hours that the audit has passed, and expire snapshots.
+
+    Settings are a worker's (LOGP_...), and its own (PIPELINE_..., docs/CONFIGURATION_PIPELINE.md).
+
+    Example:
+      python -m log_partitioner_pipeline compact
+
+    Exit codes:
+      0   done
+      2   it could not be done; the line on standard error says why
+
+    More: docs/DESIGN.md, section 8
+    """
+    from log_partitioner_pipeline.jobs import compact  # noqa: PLC0415
+
+    compact.run(_settings())
+    return 0
+
+
+def _user_activity(options: argparse.Namespace) -> int:
+    """Count entries and bytes per user and hour, per user and day.
+
+    Settings are a worker's (LOGP_...), and its own (PIPELINE_..., docs/CONFIGURATION_PIPELINE.md).
+
+    Example:
+      python -m log_partitioner_pipeline user-activity
+
+    Exit codes:
+      0   done
+      2   it could not be done; the line on standard error says why
+
+    More: docs/DESIGN.md, section 8
+    """
+    from log_partitioner_pipeline.jobs import user_activity  # noqa: PLC0415
+
+    user_activity.run(_settings(), continuous=options.continuous)
+    return 0
+
+
+def _settings() -> JobSettings:
+    settings = load_all()
+    privacy.hide(settings.secrets)
+    return settings
 
 
 def _add_backfill(backfill: argparse.ArgumentParser) -> None:

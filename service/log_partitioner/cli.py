@@ -24,7 +24,7 @@ from log_partitioner.offsets import command as offsets
 from log_partitioner.outside import connect
 from log_partitioner.proof.audit import run as audit
 from log_partitioner.proof.verify import command as verify_logs
-from log_partitioner.usage import COMMANDS, add_usage
+from log_partitioner.usage import describe
 from log_partitioner.version import product_version
 
 FAILED, REFUSED = 1, 2
@@ -56,34 +56,48 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"%(prog)s {product_version()}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     command = commands.add_parser("run", help="run a worker until SIGTERM")
-    command.set_defaults(command=_run)
+    describe(command, _run)
     command = commands.add_parser("check-config", help="check all settings")
     command.add_argument("--show", action="store_true", help="print the effective settings as JSON, without secrets")
     command.add_argument(
         "--connect", action="store_true", help="ask store and brokers for all that a worker needs, a line each"
     )
-    command.set_defaults(command=_check_config)
+    describe(command, _check_config)
     command = commands.add_parser("try", help="show what the settings make of a sample; nothing is written")
     trial.add_arguments(command)
-    command.set_defaults(command=_try)
+    describe(command, _try)
     command = commands.add_parser("config-schema", help="print every setting with default and meaning, as JSON schema")
-    command.set_defaults(command=_config_schema)
+    describe(command, _config_schema)
     command = commands.add_parser("audit", help="compare the source with what was committed, entry by entry")
     audit.add_arguments(command)
-    command.set_defaults(command=_audit)
+    describe(command, _audit)
     command = commands.add_parser("verify-logs", help="prove from all workers' logs who owned and committed what")
     verify_logs.add_arguments(command)
-    command.set_defaults(command=_verify_logs)
+    describe(command, _verify_logs)
     command = commands.add_parser(
         "offsets", help="show committed offsets, and set them where a worker refuses to start"
     )
     offsets.add_arguments(command)
-    command.set_defaults(command=_offsets)
-    add_usage(commands.choices, COMMANDS)
+    describe(command, _offsets)
     return parser
 
 
 def _run(_options: argparse.Namespace) -> int:
+    """Run one worker until SIGTERM or SIGINT: it flushes and leaves.
+
+    A second signal abandons the flush.
+    Settings come from the environment (LOGP_...), LOGP_CONFIG_FILE and LOGP_SECRETS_DIR.
+
+    Example:
+      log-partitioner check-config && log-partitioner run
+
+    Exit codes:
+      0   asked to leave, and did
+      1   it could not go on; the last line says why
+      2   settings or arguments are wrong; nothing was started
+
+    More: docs/RUNBOOK.md
+    """
     from log_partitioner.runtime.app import run  # noqa: PLC0415 - a second of imports that no other command needs
 
     run(_load_for_worker())
@@ -91,6 +105,20 @@ def _run(_options: argparse.Namespace) -> int:
 
 
 def _audit(options: argparse.Namespace) -> int:
+    """Compare every record that the source still holds with everything that was committed of it.
+
+    Settings come from the environment (LOGP_...), LOGP_CONFIG_FILE and LOGP_SECRETS_DIR.
+
+    Example:
+      log-partitioner audit --json report.json
+
+    Exit codes:
+      0   clean
+      1   findings
+      2   could not tell, or settings or arguments are wrong
+
+    More: docs/AUDIT.md
+    """
     settings = checks.load()
     privacy.hide(settings.secrets)
     try:
@@ -101,6 +129,20 @@ def _audit(options: argparse.Namespace) -> int:
 
 
 def _verify_logs(options: argparse.Namespace) -> int:
+    """Read the JSON logs of all workers as one history and hold it against nine rules.
+
+    It needs neither Kafka nor S3.
+
+    Example:
+      log-partitioner verify-logs worker-*.log --json
+
+    Exit codes:
+      0   no rule is broken
+      1   one is
+      2   lines are missing, or a file cannot be read
+
+    More: docs/AUDIT.md
+    """
     try:
         return verify_logs.main(options)
     except Exception as error:  # noqa: BLE001 - it crashed, so it could not tell (2), and found nothing (1)
@@ -109,12 +151,41 @@ def _verify_logs(options: argparse.Namespace) -> int:
 
 
 def _offsets(options: argparse.Namespace) -> int:
+    """Show or set committed offsets, skip what cannot be read, or go on as another group.
+
+    Settings come from the environment (LOGP_...), LOGP_CONFIG_FILE and LOGP_SECRETS_DIR.
+
+    Example:
+      log-partitioner offsets set --topic app-logs --to flushed --dry-run
+
+    Exit codes:
+      0   what was asked for holds
+      1   it does not: refused, not confirmed, not known, or left
+      2   settings or arguments are wrong; nothing was started
+
+    More: docs/RUNBOOK.md
+    """
     settings = checks.load()
     privacy.hide(settings.secrets)
     return offsets.main(options, settings)
 
 
 def _check_config(options: argparse.Namespace) -> int:
+    """Check names and values of all settings, and what they come to together.
+
+    Nothing is asked without --connect.
+    Settings come from the environment (LOGP_...), LOGP_CONFIG_FILE and LOGP_SECRETS_DIR.
+
+    Example:
+      log-partitioner check-config --connect
+
+    Exit codes:
+      0   the settings are good, nothing is missing
+      1   with --connect: something is missing
+      2   settings or arguments are wrong; nothing was started
+
+    More: docs/CONFIGURATION.md
+    """
     settings = _load_for_worker()
     if options.connect:
         return _connect(settings)
@@ -136,6 +207,23 @@ def _connect(settings: Settings) -> int:
 
 
 def _try(options: argparse.Namespace) -> int:
+    """Take a sample apart as a worker would.
+
+    It shows user, time, id, PartitionKey and schema of its entries, and why some are dead, and prints
+    values of the sample. Nothing is written, no group is joined. A line of a file is a record of now.
+    Settings come from the environment (LOGP_...), LOGP_CONFIG_FILE and LOGP_SECRETS_DIR.
+    None has to be set but, for --topic, the brokers'.
+
+    Example:
+      LOGP_USER__PATHS=user.id log-partitioner try sample.ndjson
+
+    Exit codes:
+      0   most entries are in files
+      1   most are dead letters
+      2   no sample, or wrong settings or arguments
+
+    More: docs/CONFIGURATION.md
+    """
     settings = checks.load(kind=trial.TrialSettings)
     privacy.hide(settings.secrets)
     return trial.main(options, settings)
@@ -152,5 +240,15 @@ def _load_for_worker() -> Settings:
 
 
 def _config_schema(_options: argparse.Namespace) -> int:
+    """Print every setting with type, default and meaning, as JSON schema.
+
+    Example:
+      log-partitioner config-schema
+
+    Exit codes:
+      0   printed
+
+    More: docs/CONFIGURATION.md
+    """
     sys.stdout.write(json.dumps(Settings.model_json_schema(), indent=2) + "\n")
     return 0

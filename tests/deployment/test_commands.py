@@ -109,11 +109,11 @@ def test_help_of_every_command_has_an_example_that_exists_and_its_exit_codes(pro
     bare = [name for name, command in inner.choices.items() if not (command.description and command.epilog)]
     assert bare == []
     for name, command in inner.choices.items():
-        assert "exit codes:" in str(command.epilog)
+        assert "Exit codes:" in str(command.epilog)
         examples = COMMAND.findall(str(command.epilog))
         assert examples, name
         assert [example for example in examples if not is_known(*example)] == []
-        (page,) = re.findall(r"more: docs/([\w.]+)", str(command.epilog))
+        (page,) = re.findall(r"More: docs/([\w.]+)", str(command.epilog))
         assert (ROOT / "docs" / page).is_file()
 
 
