@@ -23,7 +23,6 @@ from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 from confluent_kafka import Message
 
-from log_partitioner.formats.projection import project
 from log_partitioner.formats.reference import Location, Reference
 from tests.integration.harness import Deployment
 from tools.local.s3 import S3Endpoint
@@ -60,7 +59,6 @@ class ReadObject(NamedTuple):
 
     reference: Reference
     schema_text: str
-    exact_text: str
     codec: str
     rows: list[Row]
 
@@ -99,7 +97,7 @@ def read_objects(deployment: Deployment, *, parse: Parse | None = None) -> Itera
             if number + AHEAD < len(references):
                 waiting.append(pool.submit(objects.read, references[number + AHEAD].location))
             schema_text, codec, rows = read_container(data, parse)
-            yield ReadObject(reference, schema_text, _exact(schema_text, reference), codec, rows)
+            yield ReadObject(reference, schema_text, codec, rows)
 
 
 class _Objects:
@@ -122,15 +120,6 @@ class _Objects:
         answer = self._pool.request("GET", request.url, headers=dict(request.headers))
         assert answer.status == 200, f"{key}: {answer.status} {answer.data[:200]!r}"
         return answer.data
-
-
-@lru_cache(maxsize=1000)
-def _exact_text(schema_text: str, projection: str) -> str:
-    return json.dumps(project(json.loads(schema_text), json.loads(projection)), separators=(",", ":"))
-
-
-def _exact(schema_text: str, reference: Reference) -> str:
-    return _exact_text(schema_text, json.dumps(reference.projection))
 
 
 def read_container(data: bytes, parse: Parse) -> tuple[str, str, list[Row]]:
