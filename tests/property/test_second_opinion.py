@@ -81,21 +81,34 @@ def values(draw: st.DrawFn) -> bytes:
 timestamps = st.sampled_from(
     [None, 0, 1, 946_684_799_999, NOW_MS, NOW_MS, 253_402_214_399_999, 253_402_214_400_000, 2**60]
 )
-records = st.tuples(timestamps, values()).map(lambda drawn: SourceRecord(TP, 0, drawn[0], None, drawn[1], ()))
+record_keys = st.sampled_from([None, b"", b"-", b"\xff", b"kim", b'{"user":"kim"}', b'{"user":1.0}', b"[1]", b"{"])
+headers = st.sampled_from([None, b"", b"\xff", b"kim", b"7", b"2026-01-01T00:00:00Z", b"1767225600.5", b"1e9"])
+records = st.builds(
+    lambda timestamp_ms, key, value, header: SourceRecord(TP, 0, timestamp_ms, key, value, (("h", header),)),
+    *(timestamps, record_keys, values(), headers),
+)
+NOT_FOR_THE_FAST_LANE = settings(
+    user=UserSettings(paths=("key:user", "header:h", "key")),
+    id=IdSettings(paths=("header:h", "key:user")),
+    time=TimeSettings(paths=("header:h", "time")),
+)
 RULES = [
-    settings(
-        user=UserSettings(missing_name=missing_name),
-        id=IdSettings(paths=("id",)),
-        input=InputSettings(format=form, entries_field=field),
-        time=TimeSettings(paths=("time", "when"), zone=zone, missing=missing_time, earliest=earliest),
-    )
-    for missing_name, form, field, zone, missing_time, earliest in [
-        (None, "json", None, "UTC", "record-timestamp", "1970-01-01T00:00:00Z"),
-        ("unknown", "json", "entries", "UTC", "dead-letter", "1970-01-01"),
-        (None, "json", "entries", "Europe/Berlin", "record-timestamp", "2000-01-01T00:00:00Z"),
-        ("unknown", "ndjson", None, "UTC", "record-timestamp", "0001-01-01"),
-        (None, "ndjson", None, "Pacific/Kiritimati", "dead-letter", "1969-12-31T23:00:00.5Z"),
-    ]
+    NOT_FOR_THE_FAST_LANE,
+    *(
+        settings(
+            user=UserSettings(missing_name=missing_name),
+            id=IdSettings(paths=("id",)),
+            input=InputSettings(format=form, entries_field=field),
+            time=TimeSettings(paths=("time", "when"), zone=zone, missing=missing_time, earliest=earliest),
+        )
+        for missing_name, form, field, zone, missing_time, earliest in [
+            (None, "json", None, "UTC", "record-timestamp", "1970-01-01T00:00:00Z"),
+            ("unknown", "json", "entries", "UTC", "dead-letter", "1970-01-01"),
+            (None, "json", "entries", "Europe/Berlin", "record-timestamp", "2000-01-01T00:00:00Z"),
+            ("unknown", "ndjson", None, "UTC", "record-timestamp", "0001-01-01"),
+            (None, "ndjson", None, "Pacific/Kiritimati", "dead-letter", "1969-12-31T23:00:00.5Z"),
+        ]
+    ),
 ]
 
 
@@ -107,11 +120,12 @@ def test_worker_and_second_opinion_decide_the_same(
     record: SourceRecord,
     given_settings: Settings,
 ) -> None:
-    """White space of all kinds, years, earliest times, Kafka's timestamps, forms of times and of numbers.
+    """White space of all kinds, keys, headers, years, earliest times, Kafka's timestamps, forms of times and numbers.
 
     The record comes a second time, which the fast lane takes if it is plain.
     """
     again = record._replace(offset=1)
+    is_fast = is_fast and given_settings is not NOT_FOR_THE_FAST_LANE
     rows, dead = recorded([record, again], given_settings, is_fast=is_fast)
     judged = [entry.deliverable for entry in Judge(given_settings).judge(record).entries]
     expected = {n: RecordedEntry(one.key, one.event_time_us, one.id) for n, one in enumerate(judged) if one is not None}
