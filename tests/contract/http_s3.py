@@ -21,6 +21,7 @@ from urllib.parse import unquote
 OK = 200
 _PACE_BYTES = 16 * 1024
 CUT_BEFORE, CUT_AFTER, NO_ETAG = "cut before storing", "cut after storing", "an answer without ETag"
+# Of a GET: cut before the answer, cut within it.
 Fault = tuple[int, str] | str
 """(status, S3 error code), or one of the three above."""
 
@@ -73,13 +74,17 @@ class _Handler(BaseHTTPRequestHandler):
         found = self.store.objects.get(key)
         if isinstance(fault, tuple):
             self._error(*fault)
-        elif fault is not None:
+        elif fault == CUT_BEFORE:
             self._cut()
         elif found is None:
             self._error(404, "NoSuchKey")
         else:
             self._answer(OK, {"ETag": _etag(found[0]), "Content-Length": str(len(found[0]))})
-            self.wfile.write(found[0])
+            if fault == CUT_AFTER:
+                self.wfile.write(found[0][:1])
+                self._cut()
+            else:
+                self.wfile.write(found[0])
 
     def do_PUT(self) -> None:
         """Store an object, or do what the script says."""

@@ -348,7 +348,10 @@ def test_object_larger_than_a_slow_store_takes_within_a_time_out_arrives(monkeyp
         assert len(slow.read(place.key("large.avro")) or b"") == 8 * 2**20
 
 
-@pytest.mark.parametrize("fault", [(500, "InternalError"), (503, "SlowDown"), (403, "RequestTimeTooSkewed"), CUT_AFTER])
+@pytest.mark.parametrize(
+    "fault",
+    [(500, "InternalError"), (503, "SlowDown"), (403, "RequestTimeTooSkewed"), CUT_BEFORE, CUT_AFTER],
+)
 def test_reading_is_tried_again(place: Place, server: HttpS3, fault: Fault) -> None:
     """Whatever passes."""
     store = S3Store(settings(server))

@@ -11,7 +11,7 @@ from tests.integration.harness import Deployment
 from tests.stack.kafka_helper import KafkaHelper
 from tests.stack.names import Names
 from tests.stack.s3_helper import S3Helper
-from tools.local.s3_fault_rules import Action, Rule, access_denied, internal_error
+from tools.local.s3_fault_rules import Action, Rule
 from tools.local.s3_faults import S3FaultProxy
 
 ON = {"LOGP_VERIFY__SHARE": "1", "LOGP_VERIFY__ON_DIFFERENCE": "stop", "LOGP_ID__PATHS": '["id"]'}
@@ -67,44 +67,3 @@ def test_object_changed_behind_the_worker_stops_it(deployment: Deployment, s3_fa
     (complaint,) = deployment.complaints("w1")
     assert complaint.startswith("VerificationError: verification: committed flushes differ from the source: ")
     deployment.require_clean()
-
-
-def test_difference_is_reported_by_metric_and_probe(deployment: Deployment, s3_faults: S3FaultProxy) -> None:
-    """By default the worker goes on; the probe says it where that is asked for."""
-    s3_faults.add(Rule(Action.CORRUPT_ANSWER, "GET", DATA, times=1))
-    deployment.start("w1", LOGP_VERIFY__ON_DIFFERENCE="unready")
-    written = deployment.kafka.produce(deployment.source, some_records(60, partitions=6))
-    deployment.wait_drained(written)
-    deployment.require_event("flush_differs", "w1")
-    more = deployment.kafka.produce(deployment.source, some_records(60, partitions=6))
-    deployment.wait_drained(more)
-    deployment.kafka.wait_for("a probe that fails", lambda: deployment.get("w1", "/readyz")[0] == 503, timeout_s=20)
-    assert deployment.metric("w1", "verification_differences") >= 1
-    assert deployment.metric("w1", "verified_entries") >= 60
-    assert deployment.stop_all() == {"w1": 0}
-
-
-def test_store_that_lets_nobody_read_is_refused_at_the_start(deployment: Deployment, s3_faults: S3FaultProxy) -> None:
-    """One line says which permission is missing; nothing was consumed."""
-    s3_faults.add(access_denied(times=ALWAYS, method="GET"))
-    deployment.start("w1")
-    assert deployment.exit_code("w1") == 1
-    (complaint,) = deployment.complaints("w1")
-    assert "s3:GetObject" in complaint
-    assert deployment.count("partitions_assigned") == 0
-
-
-def test_store_that_is_slow_to_read_is_asked_again(deployment: Deployment, s3_faults: S3FaultProxy) -> None:
-    """Answers that fail, or come in part, are no difference."""
-    s3_faults.add(
-        internal_error(times=2, method="GET", key=DATA),
-        Rule(Action.CUT_ANSWER, "GET", DATA, times=1),
-        Rule(Action.DROP_ANSWER, "GET", DATA, times=1),
-    )
-    written = deployment.kafka.produce(deployment.source, some_records(60, partitions=6))
-    deployment.start("w1")
-    deployment.wait_drained(written)
-    assert deployment.stop_all() == {"w1": 0}
-    assert deployment.count("flush_differs") == 0
-    events = [event for event in deployment.events() if event["event"] == "flush_verified"]
-    assert sum(event["entries"] for event in events) == sum(one.totals.entries for one in deployment.flush_records())

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from pydantic import SecretStr
@@ -23,6 +24,7 @@ from log_partitioner.config.settings import (
     S3Settings,
     Settings,
     SpoolSettings,
+    VerifySettings,
 )
 from log_partitioner.control.flush_policy import ESTIMATE_SHARE, FIXED_SHARE, SPOOL_SHARE, FlushBounds
 from log_partitioner.control.state import Phase
@@ -69,6 +71,19 @@ def test_rules_are_those_of_the_settings(settings: Settings) -> None:
         worker = Process(settings, "b00t", StopFlag(), cleanup).worker
     bounds = FlushBounds(8, 9_000, 90, FIXED_SHARE * 30_000, SPOOL_SHARE * 1_000_000, ESTIMATE_SHARE * (20 - 6))
     assert worker.loop._bounds == bounds
+
+
+@pytest.mark.parametrize("chosen", ["report", "unready"])
+def test_difference_makes_a_worker_unready_by_setting(settings: Settings, chosen: Any) -> None:
+    """Else it is told by log and metrics alone."""
+    with ExitStack() as cleanup:
+        given = settings.model_copy(update={"verify": VerifySettings(on_difference=chosen)})
+        process = Process(given, "b00t", StopFlag(), cleanup)
+        process.health.is_member = process.health.is_proven = True
+        process.worker.verification.differences["missing"] += 1
+        process._beat()
+        assert process.health.ready().well == (chosen == "report")
+        assert ("1 missing" in process.health.ready().text) == (chosen == "unready")
 
 
 def test_journal_outlives_the_next_start(settings: Settings) -> None:
