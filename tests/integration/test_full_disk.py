@@ -1,21 +1,16 @@
 """A disk on its bad days: the worker pauses with polls, stays a member, and goes on by itself when there is room."""
 
-import json
 import os
-import random
-from collections.abc import Iterator
 from pathlib import Path
 
 from tests.integration.flow import some_records
 from tests.integration.harness import Deployment
-from tests.stack.kafka_helper import KafkaHelper, ToProduce
+from tests.stack.kafka_helper import KafkaHelper
 from tests.stack.names import Names
 from tests.stack.s3_helper import S3Helper
 
 QUICK = {"LOGP_FLUSH__INTERVAL_S": "0.5", "LOGP_KAFKA__SESSION_TIMEOUT_S": "4"}
 PARTITIONS = 6
-USERS = 600
-LONG_BYTES = 3_000
 _OWN_NAMESPACES = ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--user", "--map-root-user", "--mount"]
 
 
@@ -31,34 +26,6 @@ def _require_only_spool_errors(deployment: Deployment, name: str) -> None:
     assert deployment.count("partitions_lost", name) == 0
     causes = {event["cause"] for event in deployment.events(name) if event["event"] == "batch_discarded"}
     assert causes <= {"SpoolError", "RecordingFailed"}, causes
-
-
-def _many_users() -> Iterator[ToProduce]:
-    for number in range(USERS):
-        entry = {"user": f"canary-user-{number}", "time": "2026-03-04T05:06:07Z", "n": number}
-        yield ToProduce(value=json.dumps(entry).encode(), partition=number % PARTITIONS)
-
-
-def test_spool_too_small_for_what_is_sealed(kafka: KafkaHelper, s3: S3Helper, names: Names, tmp_path: Path) -> None:
-    """Entries of 60 bytes become objects of 1 KB: batches are halved until their objects fit, and all is committed."""
-    settings = QUICK | {
-        "LOGP_LAYOUT": "file",
-        "LOGP_SPOOL__CODEC": "null",
-        "LOGP_SPOOL__BYTES_MAX": "200000",
-        "LOGP_FLUSH__BYTES_MAX": "100000",
-    }
-    with Deployment(kafka=kafka, s3=s3, names=names, root=tmp_path, settings=settings) as deployment:
-        written = kafka.produce(deployment.source, _many_users())
-        deployment.start("w1")
-        deployment.wait_drained(written)
-
-        (first, *_) = deployment.require_event("batch_discarded", "w1", cause="SpoolError")
-        assert "W9" in first["message"]
-        assert deployment.count("paused") == deployment.count("resumed") == deployment.count("batch_discarded")
-        assert deployment.count("partitions_assigned") == 1
-        _require_only_spool_errors(deployment, "w1")
-        assert deployment.stop_all() == {"w1": 0}
-        deployment.require_clean()
 
 
 def test_full_disk_is_waited_out(kafka: KafkaHelper, s3: S3Helper, names: Names, tmp_path: Path) -> None:
@@ -95,33 +62,3 @@ def _fill(filler: Path) -> None:
                 pass
     except OSError:
         return
-
-
-def _long_entries(count: int) -> Iterator[ToProduce]:
-    """Yield entries that no compression makes much smaller."""
-    choose = random.Random(3)
-    for number in range(count):
-        entry = {
-            "user": f"canary-user-{number % 4}",
-            "time": "2026-03-04T05:06:07Z",
-            "x": choose.randbytes(LONG_BYTES).hex(),
-        }
-        yield ToProduce(value=json.dumps(entry).encode(), partition=number % PARTITIONS)
-
-
-def test_disk_smaller_than_a_batch_makes_batches_smaller(
-    kafka: KafkaHelper, s3: S3Helper, names: Names, tmp_path: Path
-) -> None:
-    """Rows leave memory until the disk refuses: flushed at once, or in smaller batches, none is lost."""
-    spool = tmp_path / "small"
-    settings = QUICK | {"LOGP_SPOOL__MEMORY_BYTES_MAX": "200000", "LOGP_FLUSH__INTERVAL_S": "2"}
-    with Deployment(kafka=kafka, s3=s3, names=names, root=tmp_path, settings=settings) as deployment:
-        written = kafka.produce(deployment.source, _long_entries(800))
-        deployment.start("w1", inside=_small_disk(spool, kib=1024), LOGP_SPOOL__DIRECTORY=str(spool))
-        deployment.wait_drained(written)
-
-        assert deployment.require_event("spill_refused", "w1")
-        assert deployment.count("partitions_assigned") == 1
-        _require_only_spool_errors(deployment, "w1")
-        assert deployment.stop_all() == {"w1": 0}
-        deployment.require_clean()

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
-
-from confluent_kafka import Consumer, TopicPartition
 
 from tests.integration.flow import some_records
 from tests.integration.harness import Deployment
@@ -30,6 +27,8 @@ def test_group_of_another_name_is_refused_until_it_adopts_and_then_goes_on(
     """
     with deployed(kafka, s3, names, tmp_path, "consumer") as deployment:
         drained(deployment)
+        code, text = deployment.run("offsets", "show")
+        assert (code, text.count(", flushed up to 20, log 0 to 20, lag 0\n")) == (0, TWO), text
         heir = f"{deployment.group}-renamed"
         written = kafka.produce(deployment.source, some_records(20, partitions=TWO, first=40))
         line = complaint(deployment, "w2", LOGP_KAFKA__GROUP_ID=heir)
@@ -74,59 +73,3 @@ def _flushing(deployment: Deployment, name: str) -> list[tuple[int, int]]:
     written = deployment.kafka.produce(deployment.source, some_records(4, partitions=TWO))
     deployment.start(name)
     return written
-
-
-def test_two_new_groups_that_start_together_stop_at_their_first_flushes(
-    kafka: KafkaHelper, s3: S3Helper, names: Names, tmp_path: Path
-) -> None:
-    """The one that commits second always does; so does the other one, if a flush of the second was committed."""
-    with deployed(kafka, s3, names, tmp_path) as deployment:
-        groups = {"w1": deployment.group, "w2": f"{deployment.group}-staging"}
-        for name, group in groups.items():
-            deployment.start(name, LOGP_KAFKA__GROUP_ID=group)
-        for name in groups:
-            deployment.require_event("positioned", name)
-        until, number = time.monotonic() + 60, 0
-
-        def ended() -> set[str]:
-            return {name for name in groups if not deployment.workers[name].is_alive()}
-
-        def flushed() -> set[str]:
-            return {record.group_id for record in deployment.flush_records()}
-
-        while len(ended()) < len(flushed() or {""}):
-            assert time.monotonic() < until, (ended(), flushed())
-            kafka.produce(deployment.source, some_records(4, partitions=TWO, first=4 * number))
-            number += 1
-            time.sleep(0.3)
-        for name in ended():
-            assert deployment.exit_code(name) == 1
-            (line,) = deployment.complaints(name)
-            others = [group for other, group in groups.items() if other != name]
-            assert line.startswith(f"StartPositionError: group {others[0]} publishes topic {deployment.source}"), line
-        assert deployment.count("flush_committed") <= 2 * 5
-
-
-def test_offsets_that_a_consumer_of_our_group_has_committed_ahead_are_refused(
-    kafka: KafkaHelper, s3: S3Helper, names: Names, tmp_path: Path
-) -> None:
-    """As a console consumer does: the range is told, and `set --to flushed` leads on without a loss."""
-    with deployed(kafka, s3, names, tmp_path) as deployment:
-        drained(deployment)
-        written = kafka.produce(deployment.source, some_records(20, partitions=TWO, first=40))
-        stranger = Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": deployment.group})
-        stranger.commit(offsets=[TopicPartition(deployment.source, 1, 27)], asynchronous=False)
-        stranger.close()
-        line = complaint(deployment, "w2")
-        assert line.startswith("StartPositionError: somebody else has committed offsets"), line
-        assert f"{deployment.source}-1 from 20 to 26." in line
-        assert f"`log-partitioner offsets set --topic {deployment.source} --to flushed`" in line
-        code, text = deployment.run("offsets", "show")
-        assert code == 0, text
-        assert f"{deployment.source}-1: committed 27 (by somebody else), flushed up to 20, log 0 to 30, lag 3" in text
-        code, text = deployment.run("offsets", "set", "--topic", deployment.source, "--to", "flushed")
-        assert (code, "27 (by somebody else) -> 20" in text) == (0, True), text
-        deployment.start("w3")
-        deployment.wait_drained(written)
-        deployment.stop_all()
-        deployment.require_clean()

@@ -1,4 +1,4 @@
-"""SIGTERM while brokers say nothing: the process ends at once, at every moment, and leaves the group where it can."""
+"""SIGTERM: the worker ends in time with exit code 0, and leaves the group if it can; at once if brokers say nothing."""
 
 import os
 import time
@@ -14,8 +14,12 @@ from tests.stack.kafka_helper import KafkaHelper
 from tests.stack.names import Names
 from tests.stack.s3_helper import S3Helper
 from tools.local.kafka import KafkaCluster
+from tools.local.s3_fault_rules import Action, Rule
+from tools.local.s3_faults import S3FaultProxy
 
+DATA = "/user="
 NEVER = "600"
+GRACE_S = 30  # what Kubernetes gives by default
 LOADED_S = 8.0  # for the promised two seconds, where others have most of the machine
 SETTLED_S = 2.0
 
@@ -118,3 +122,37 @@ def test_worker_that_waits_for_anothers_transaction_leaves_the_group(deployment:
     assert members(deployment) == 0
     other.abort_transaction(30)
     consumer.close()
+
+
+def test_uploads_under_way_are_finished(
+    kafka: KafkaHelper, s3: S3Helper, s3_faults: S3FaultProxy, names: Names, tmp_path: Path
+) -> None:
+    """One SIGTERM during a slow flush by interval: that flush commits, and nothing is flushed twice."""
+    with Deployment(kafka=kafka, s3=s3, names=names, root=tmp_path, endpoint=s3_faults.endpoint) as deployment:
+        s3_faults.add(Rule(Action.DELAY, "PUT", DATA, times=4, delay_s=600))
+        written = kafka.produce(deployment.source, some_records(60, partitions=6))
+        deployment.start("w1", LOGP_FLUSH__INTERVAL_S="0.5")
+        kafka.wait_for("uploads under way", lambda: s3_faults.done[Action.DELAY] == 4, timeout_s=60)
+        deployment.workers["w1"].terminate()
+        s3_faults.clear()
+
+        assert deployment.exit_code("w1", within_s=GRACE_S) == 0
+        deployment.wait_drained(written, timeout_s=5)
+        assert [flush.reason for flush in deployment.flush_records()] == ["interval"]
+        deployment.require_clean()
+
+
+def test_two_stop_at_once(kafka: KafkaHelper, s3: S3Helper, names: Names, tmp_path: Path) -> None:
+    """Each flushes its own batch although the other's leaving makes a rebalance meanwhile."""
+    with Deployment(kafka=kafka, s3=s3, names=names, root=tmp_path, protocol="consumer") as deployment:
+        for name in ("w1", "w2"):
+            deployment.start(name, LOGP_FLUSH__INTERVAL_S=NEVER)
+        for name in ("w1", "w2"):
+            deployment.wait_metric(name, "owned_topic_partitions", 3)
+        written = kafka.produce(deployment.source, some_records(120, partitions=6))
+        for name in ("w1", "w2"):
+            deployment.wait_metric(name, "records_total", 60)
+
+        assert deployment.stop_all() == {"w1": 0, "w2": 0}
+        deployment.wait_drained(written, timeout_s=5)
+        deployment.require_clean()

@@ -6,12 +6,11 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
-from confluent_kafka.cimpl import NewPartitions
 
 from log_partitioner.formats import offset_metadata
 from tests.integration.flow import some_records
 from tests.integration.harness import PROTOCOLS, Deployment
-from tests.stack.kafka_helper import KafkaHelper, ToProduce
+from tests.stack.kafka_helper import KafkaHelper
 from tests.stack.names import Names
 from tests.stack.s3_helper import S3Helper
 
@@ -45,7 +44,7 @@ def complaint(deployment: Deployment, name: str, **settings: str) -> str:
     return line
 
 
-def _restore(deployment: Deployment, positions: list[TopicPartition]) -> None:
+def restore(deployment: Deployment, positions: list[TopicPartition]) -> None:
     """Commit offsets with their metadata, as a tool for administrators does; asks again while coordinators move."""
     asked = ConsumerGroupTopicPartitions(deployment.group, positions)
     admin = deployment.kafka.admin
@@ -74,7 +73,7 @@ def _remake_and_restore(deployment: Deployment) -> None:
     texts = deployment.kafka.committed_metadata(group, topic)
     _remake(deployment)
     deployment.kafka.wait_for("offsets to be dropped", lambda: not deployment.committed_offsets(), timeout_s=20)
-    _restore(deployment, [TopicPartition(topic, number, offset, texts[number]) for number, offset in offsets.items()])
+    restore(deployment, [TopicPartition(topic, number, offset, texts[number]) for number, offset in offsets.items()])
 
 
 def _drop_group(deployment: Deployment) -> None:
@@ -119,47 +118,6 @@ def test_topic_made_anew_while_the_worker_is_away_is_refused_until_a_command_say
         )
 
 
-@pytest.mark.parametrize(("place", "begins_at"), [pytest.param("committed", 20, marks=pytest.mark.sweep), ("15", 15)])
-def test_log_rewritten_while_the_worker_is_away_is_refused_until_a_command_says_how_to_go_on(
-    kafka: KafkaHelper, s3: S3Helper, names: Names, tmp_path: Path, place: str, begins_at: int
-) -> None:
-    """The committed epoch is none of this log, as after an unclean election; the other TopicPartition is in order."""
-    with deployed(kafka, s3, names, tmp_path) as deployment:
-        drained(deployment)
-        text = deployment.kafka.committed_metadata(deployment.group, deployment.source)[0]
-        _restore(deployment, [TopicPartition(deployment.source, 0, 20, text, 7)])
-        written = kafka.produce(deployment.source, some_records(20, partitions=TWO, first=40))
-        line = complaint(deployment, "w2")
-        assert line.startswith(f"StartPositionError: the log of {deployment.source}-0 was rewritten")
-        assert "offset 20 (leader epoch 7)" in line
-        told = "OFFSET" if place.isdecimal() else place
-        assert f"`log-partitioner offsets set --topic {deployment.source} --partition 0 --to {told}`" in line
-        assert deployment.committed_offsets()[0] == 20
-
-        command = ["offsets", "set", "--topic", deployment.source, "--partition", "0", "--to"]
-        code, text = deployment.run(*command, place)
-        if begins_at < 20:
-            assert (code, "up to 5 records would be published a second time" in text) == (1, True), text
-            code, text = deployment.run(*command, place, "--yes")
-        assert (code, f"-> {begins_at}" in text) == (0, True), text
-        deployment.start("w3")
-        deployment.wait_drained(written)
-        assert records_of(deployment) == 40 + 20 + (20 - begins_at)
-
-
-def test_topic_made_anew_whose_offsets_the_brokers_have_dropped_starts_as_before(
-    kafka: KafkaHelper, s3: S3Helper, names: Names, tmp_path: Path
-) -> None:
-    """The flush records are of another topic of this name."""
-    with deployed(kafka, s3, names, tmp_path) as deployment:
-        drained(deployment)
-        _remake(deployment)
-        written = kafka.produce(deployment.source, some_records(60, partitions=TWO))
-        deployment.start("w2")
-        deployment.wait_drained(written)
-        assert records_of(deployment) == 100
-
-
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_topic_made_anew_while_a_worker_runs_stops_it(
     kafka: KafkaHelper, s3: S3Helper, names: Names, tmp_path: Path, protocol: str
@@ -195,7 +153,7 @@ def test_lost_offsets_are_refused_until_a_command_takes_them_from_flush_records(
         drained(deployment)
         _drop_group(deployment)
         if kept:
-            _restore(deployment, [TopicPartition(deployment.source, 0, 7)])
+            restore(deployment, [TopicPartition(deployment.source, 0, 7)])
         (message,) = kafka.read_committed(deployment.flushes_topic)[-1:]
         foreign = (message.value() or b"").replace(deployment.group.encode(), b"another")
         foreign = foreign.replace(deployment.source.encode(), b"web")
@@ -217,61 +175,4 @@ def test_lost_offsets_are_refused_until_a_command_takes_them_from_flush_records(
         deployment.wait_drained(written)
         code, text = deployment.run(*command)
         assert (code, text.count("left: it is there")) == (0, TWO), text
-        deployment.require_clean()
-
-
-def test_offsets_of_a_group_with_live_members_are_not_set(
-    kafka: KafkaHelper, s3: S3Helper, names: Names, tmp_path: Path
-) -> None:
-    """The brokers refuse; the command says so, and changes nothing."""
-    with deployed(kafka, s3, names, tmp_path) as deployment:
-        kafka.produce(deployment.source, some_records(4, partitions=1))
-        deployment.start("w1")
-        deployment.require_event("positioned", "w1")
-        kafka.admin.create_partitions([NewPartitions(deployment.source, 3)])[deployment.source].result(20)
-        where = ["--topic", deployment.source, "--partition", "2"]
-        code, text = deployment.run("offsets", "set", *where, "--to", "beginning")
-        assert code == 1, text
-        assert "has live members: stop its workers first" in text
-        assert 2 not in deployment.committed_offsets()
-
-
-def test_expired_group_whose_flush_records_cannot_be_read_is_refused_unless_that_is_accepted(
-    kafka: KafkaHelper, s3: S3Helper, names: Names, tmp_path: Path
-) -> None:
-    """Nobody knows what it has flushed: one of them is of a later version."""
-    with deployed(kafka, s3, names, tmp_path) as deployment:
-        drained(deployment)
-        _drop_group(deployment)
-        kafka.produce(deployment.flushes_topic, [ToProduce(value=b'{"format_version": 99}', partition=0)])
-        line = complaint(deployment, "w2")
-        assert line.startswith("StartPositionError: ")
-        assert "is not known" in line
-        assert "kafka.accept_unknown_history" in line
-        assert deployment.committed_offsets() == {}
-        code, text = deployment.run("offsets", "set", "--topic", deployment.source, "--to", "flushed")
-        assert (code, "HistoryUnknownError" in text) == (1, True), text
-
-        deployment.start("w3", LOGP_KAFKA__ACCEPT_UNKNOWN_HISTORY="true")
-        (positioned,) = deployment.require_event("positioned", "w3")
-        assert sorted(positioned["starts"].values()) == [[0, "policy", None]] * 2
-
-
-def test_new_partition_is_read_from_its_beginning_while_a_worker_runs(
-    kafka: KafkaHelper, s3: S3Helper, names: Names, tmp_path: Path
-) -> None:
-    """The flush records name the others only."""
-    properties = '{"topic.metadata.refresh.interval.ms": "500", "fetch.wait.max.ms": "50"}'
-    with deployed(kafka, s3, names, tmp_path, LOGP_KAFKA__CLIENT_PROPERTIES=properties) as deployment:
-        written = kafka.produce(deployment.source, some_records(40, partitions=TWO))
-        deployment.start("w1")
-        deployment.wait_drained(written)
-        kafka.admin.create_partitions([NewPartitions(deployment.source, 3)])[deployment.source].result(20)
-        kafka.wait_for("the third partition", lambda: len(kafka.partitions(deployment.source)) == 3, timeout_s=20)
-        other = KafkaHelper(
-            kafka.bootstrap_servers, provider=kafka.provider
-        )  # the first producer knows two for a while
-        written += other.produce(deployment.source, some_records(60, partitions=3, first=40))
-        deployment.wait_drained(written)
-        assert deployment.stop_all() == {"w1": 0}
         deployment.require_clean()

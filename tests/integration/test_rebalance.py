@@ -143,26 +143,3 @@ def test_revoked_while_paused_is_not_silent_when_it_comes_back(
         written += kafka.produce(deployment.source, some_records(40, partitions=2, first=40))
         deployment.wait_drained(written)
         deployment.require_clean()
-
-
-def test_partitions_taken_over_while_paused_are_read_afterwards(
-    kafka: KafkaHelper, s3: S3Helper, s3_faults: S3FaultProxy, names: Names, tmp_path: Path
-) -> None:
-    """A worker that backs off gets the other's partitions: it takes nothing of them yet, and everything later."""
-    with Deployment(
-        kafka=kafka, s3=s3, names=names, root=tmp_path, endpoint=s3_faults.endpoint, settings=QUICK
-    ) as deployment:
-        deployment.start("w1")
-        deployment.start("w2", LOGP_S3__ENDPOINT_URL=s3.endpoint.url)
-        _wait_shares(deployment, {"w1": 3, "w2": 3})
-        s3_faults.add(internal_error(times=ALWAYS, key=DATA))
-        written = _write(deployment, 60)
-        deployment.require_event("paused", "w1", times=2)
-        deployment.workers["w2"].terminate()
-        assert deployment.exit_code("w2") == 0
-        deployment.wait_metric("w1", "owned_topic_partitions", 6)
-        written += _write(deployment, 60, first=60)
-        s3_faults.clear()
-
-        deployment.wait_drained(written)
-        deployment.require_clean()

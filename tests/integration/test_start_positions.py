@@ -1,16 +1,14 @@
 """Where a worker starts, and what it does where it cannot start: it never jumps silently."""
 
 import time
-from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicCollection, TopicPartition
+from confluent_kafka import Producer, TopicPartition
 
-from log_partitioner.formats import offset_metadata
 from tests.integration.flow import some_records
 from tests.integration.harness import Deployment
+from tests.integration.test_lost_offsets import restore
 from tests.stack.kafka_helper import KafkaHelper
 from tests.stack.names import Names
 from tests.stack.s3_helper import S3Helper
@@ -23,16 +21,6 @@ def _deployment(
 ) -> Deployment:
     quick = {"LOGP_FLUSH__INTERVAL_S": "0.5", **settings}
     return Deployment(kafka=kafka, s3=s3, names=names, root=root, partitions=partitions, settings=quick)
-
-
-def test_beginning_reads_what_was_there(kafka: KafkaHelper, s3: S3Helper, names: Names, tmp_path: Path) -> None:
-    with _deployment(kafka, s3, names, tmp_path, LOGP_KAFKA__START_AT="beginning") as deployment:
-        written = kafka.produce(deployment.source, some_records(40, partitions=TWO))
-        deployment.start("w1")
-        deployment.wait_drained(written)
-
-        assert sum(flush.totals.records for flush in deployment.flush_records()) == 40
-        deployment.require_clean()
 
 
 def test_client_library_talks_at_the_first_start(
@@ -48,46 +36,6 @@ def test_client_library_talks_at_the_first_start(
         deployment.require_clean()
 
 
-def test_time_reads_what_is_not_older(kafka: KafkaHelper, s3: S3Helper, names: Names, tmp_path: Path) -> None:
-    """Also after a kill before anything was committed: nobody has to remember it."""
-    start_at = datetime.now(UTC) - timedelta(hours=1)
-    with _deployment(kafka, s3, names, tmp_path, LOGP_KAFKA__START_AT=start_at.isoformat()) as deployment:
-        old_ms = round((start_at - timedelta(hours=1)).timestamp() * 1000)
-        kafka.produce(
-            deployment.source, [replace(one, timestamp_ms=old_ms) for one in some_records(40, partitions=TWO)]
-        )
-        worker = deployment.start("w1")
-        deployment.require_event("positioned", "w1")
-        worker.kill()
-        assert deployment.committed_offsets() == {}
-        written = kafka.produce(deployment.source, some_records(10, partitions=TWO, first=40))
-        deployment.start("w1")
-        deployment.wait_drained(written)
-
-        _require_topic_id(deployment)
-        assert sum(flush.totals.records for flush in deployment.flush_records()) == 10
-        deployment.require_clean()
-
-
-def _require_topic_id(deployment: Deployment) -> None:
-    """Each committed offset says of which topic it is: one of the same name made anew has another id."""
-    kafka, topic = deployment.kafka, deployment.source
-    described = kafka.admin.describe_topics(TopicCollection([topic]))[topic].result(20)
-    topic_id = str(described.topic_id).replace("+", "-").replace("/", "_")  # as Kafka's own tools write it
-    texts = kafka.committed_metadata(deployment.group, topic)
-    assert [offset_metadata.decode(text).topic_id for text in texts.values()] == [topic_id] * TWO
-
-
-def test_fail_ends_with_one_line(kafka: KafkaHelper, s3: S3Helper, names: Names, tmp_path: Path) -> None:
-    with _deployment(kafka, s3, names, tmp_path, LOGP_KAFKA__START_AT="fail") as deployment:
-        deployment.start("w1")
-
-        assert deployment.exit_code("w1") == 1
-        (line,) = deployment.complaints("w1")
-        assert line.startswith(f"StartPositionError: group has no committed offset for {deployment.source}-")
-        assert deployment.committed_offsets() == {}
-
-
 @pytest.mark.parametrize("ahead", [False, True], ids=["records-deleted", "ahead-of-the-end"])
 def test_committed_offset_out_of_range_ends_with_one_line(
     kafka: KafkaHelper, s3: S3Helper, names: Names, tmp_path: Path, *, ahead: bool
@@ -99,7 +47,7 @@ def test_committed_offset_out_of_range_ends_with_one_line(
         deployment.wait_drained(written)
         assert deployment.stop_all() == {"w1": 0}
         if ahead:
-            _commit(deployment, {0: 20, 1: 1_000})
+            restore(deployment, [TopicPartition(deployment.source, 1, 1_000)])
         else:
             kafka.produce(deployment.source, some_records(40, partitions=TWO, first=40))
             gone = [TopicPartition(deployment.source, 1, 30)]
@@ -114,13 +62,6 @@ def test_committed_offset_out_of_range_ends_with_one_line(
         )
         assert line.startswith(f"StartPositionError: {text}")
         assert deployment.committed_offsets()[1] == before
-
-
-def _commit(deployment: Deployment, offsets: dict[int, int]) -> None:
-    positions = [TopicPartition(deployment.source, partition, offset) for partition, offset in offsets.items()]
-    asked = ConsumerGroupTopicPartitions(deployment.group, positions)
-    for future in deployment.kafka.admin.alter_consumer_group_offsets([asked]).values():
-        future.result(20)
 
 
 def test_transactional_source_with_aborts_and_a_tail_of_markers(

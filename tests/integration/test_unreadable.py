@@ -110,23 +110,6 @@ def test_batch_that_is_damaged_on_disk_is_held_until_a_person_skips_it(
     assert code == 0, text
 
 
-def test_damaged_topic_partition_is_held_while_the_other_goes_on(broker: KafkaCluster, deployment: Deployment) -> None:
-    """And goes on by itself once it can be read, as from a replica that is whole."""
-    written = write_batches(deployment, damaged=0)
-    damage(broker, deployment.source)
-    deployment.start("w1")
-    deployment.wait_metric("w1", "held_topic_partitions", 1)
-    deployment.wait_drained([one for one in written if one[0] == 1])
-    assert deployment.committed_offsets().get(0, 0) == 0
-    (segment,) = broker.root.glob(f"broker-1/data/{deployment.source}-0/*.log")
-    data = segment.read_bytes().replace(bytes([MARK[0] ^ 1]) + MARK[1:], MARK)
-    with segment.open("r+b") as file:
-        file.write(data)
-    deployment.wait_drained(written, timeout_s=120)
-    assert deployment.stop_all() == {"w1": 0}
-    deployment.require_clean()
-
-
 def test_pause_over_a_damaged_batch_is_no_end_of_the_log(broker: KafkaCluster, deployment: Deployment) -> None:
     """A pause drops what was fetched, the batch's error with it; that of the offset behind, which is garbage, stays."""
     write_batches(deployment, damaged=0)

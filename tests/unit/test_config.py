@@ -221,6 +221,18 @@ def test_list_takes_commas_as_well_as_json(environment: pytest.MonkeyPatch, text
 
 
 @pytest.mark.parametrize(
+    ("text", "start_at"),
+    [("beginning", "beginning"), ("1970-01-01T01:00:01.5+01:00", 1_500)],
+)
+def test_start_is_a_policy_or_a_time_in_milliseconds(
+    environment: pytest.MonkeyPatch, text: str, start_at: str | int
+) -> None:
+    """As brokers are asked for it."""
+    environment.setenv("LOGP_KAFKA__START_AT", text)
+    assert load().kafka.start_at == start_at
+
+
+@pytest.mark.parametrize(
     ("text", "seconds"),
     [
         ("30", 30),
