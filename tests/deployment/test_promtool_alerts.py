@@ -1,6 +1,6 @@
 """Metrics and alerts as Prometheus reads them: needs promtool."""
 
-from log_partitioner.adapters.metrics import PrometheusMetrics
+from log_partitioner.adapters.metrics import METRICS, PrometheusMetrics
 from tests.deployment.tools import RULES, run
 
 
@@ -22,10 +22,9 @@ def test_metrics_follow_the_conventions() -> None:
     """`promtool check metrics` finds nothing in the exposition, empty or filled."""
     metrics = PrometheusMetrics()
     empty = metrics.exposition().decode()
-    metrics.add("records", 5)
-    metrics.add("flushes", reason="interval", outcome="committed")
-    metrics.set("lag_records", 3, topic="logs", partition="0")
-    metrics.observe("flush_step_seconds", 0.2, step="upload")
+    samples = {"counter": metrics.add, "gauge": metrics.set, "histogram": metrics.observe}
+    for name, one in METRICS.items():
+        samples[one.kind](name, 1.0, **dict.fromkeys(one.labels, "one"))
 
     for exposition in (empty, metrics.exposition().decode()):
         done = run("promtool", "check", "metrics", text=exposition)

@@ -33,8 +33,7 @@ class ScriptedProducer:
     topics: dict[str, Callable[[], KafkaError | None]]
     waits: Callable[[], None] | None
 
-    def __init__(self, options: dict[str, Any], **_kwargs: Any) -> None:
-        self.options = options
+    def __init__(self, _options: dict[str, Any], **_kwargs: Any) -> None:
         self.calls: list[str] = []
         self.produced: list[dict[str, Any]] = []
         self.offsets: dict[tuple[str, int], tuple[int, int | None, str | None]] = {}
@@ -163,8 +162,7 @@ class ScriptedConsumer:
 
     made: list[ScriptedConsumer]
 
-    def __init__(self, options: dict[str, Any], **_kwargs: Any) -> None:
-        self.options = options
+    def __init__(self, _options: dict[str, Any], **_kwargs: Any) -> None:
         self.callbacks: dict[str, Callable[..., None]] = {}
         self.batches: deque[list[Message] | Exception] = deque()
         self.assigned: dict[tuple[str, int], tuple[int, int | None, str | None]] = {}
@@ -175,14 +173,13 @@ class ScriptedConsumer:
         self.refusals: list[Exception] = []  # of committed offsets, before the answers
         self.waited_s: list[float] = []
         self.metadata: bytes | None = None
-        self.marks: tuple[int, int] | Exception | None = (0, 0)
+        self.marks = (0, 0)
         self.times: dict[int, int] | Exception = {}
         self.calls: list[str] = []
         type(self).made.append(self)
 
-    def subscribe(self, topics: list[str], **callbacks: Callable[..., None]) -> None:
+    def subscribe(self, _topics: list[str], **callbacks: Callable[..., None]) -> None:
         """Keep the callbacks."""
-        self.topics = topics
         self.callbacks = callbacks
 
     def consume(self, _most: int, _timeout: float) -> list[Message]:
@@ -253,14 +250,9 @@ class ScriptedConsumer:
             raise self.times
         return [confluent_kafka.TopicPartition(one.topic, one.partition, self.times[one.offset]) for one in asked]
 
-    def get_watermark_offsets(
-        self, _position: confluent_kafka.TopicPartition, *, timeout: float = 0, cached: bool = False
-    ) -> tuple[int, int] | None:
+    def get_watermark_offsets(self, _position: confluent_kafka.TopicPartition, *, cached: bool) -> tuple[int, int]:
         """Give what the script says."""
-        if not cached:
-            self.waited_s.append(timeout)
-        if isinstance(self.marks, Exception):
-            raise self.marks
+        assert cached
         return self.marks
 
     def consumer_group_metadata(self) -> bytes | None:

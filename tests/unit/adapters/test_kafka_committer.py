@@ -21,7 +21,6 @@ from log_partitioner.errors import (
     CommitAbortedError,
     CommitUnknownError,
     FencedError,
-    LeavingError,
     MembershipError,
     SourceError,
     StopError,
@@ -145,14 +144,6 @@ def test_error_before_the_commit_aborts(bench: Bench, call: str, code: int) -> N
     assert "commit" not in bench.made[0].calls
 
 
-def test_illegal_generation_has_the_name_that_the_flusher_looks_for(bench: Bench) -> None:
-    """The repetition with fresh metadata hangs on this name."""
-    bench.fail("offsets", kafka_error(KafkaError.ILLEGAL_GENERATION, abortable=True))
-    with pytest.raises(CommitAbortedError) as caught:
-        bench.commit()
-    assert caught.value.code == "ILLEGAL_GENERATION"
-
-
 @pytest.mark.parametrize(
     ("call", "error"),
     [(call, kafka_error(KafkaError._FENCED, fatal=True)) for call in ("begin", "produce", "flush", "offsets")]
@@ -164,7 +155,7 @@ def test_fatal_error_before_the_commit_is_told_apart(bench: Bench, call: str, er
     `produce` says it by the code alone, once a call before it has found it (KAFKA_FACTS R13).
     """
     bench.fail(call, error)
-    with pytest.raises(FencedError):
+    with pytest.raises(FencedError, match=r"another process has the name of this worker \(id\)"):
         bench.commit()
     assert "abort" not in bench.made[0].calls
 
@@ -210,21 +201,24 @@ def test_commit_that_stays_retriable_past_the_deadline_is_unknown(bench: Bench) 
     assert all(timeout <= 30.0 for timeout in bench.made[0].commit_timeouts)
 
 
-@pytest.mark.parametrize("retriable", [True, False])
-def test_fatal_commit_is_unknown_and_never_repeated(bench: Bench, *, retriable: bool) -> None:
-    """A commit that the broker has but the library calls failed comes as a fatal error (KAFKA_FACTS T3)."""
-    bench.fail("commit", kafka_error(KafkaError._FENCED, fatal=True, retriable=retriable))
+@pytest.mark.parametrize(
+    "error",
+    [
+        kafka_error(KafkaError._FENCED, fatal=True, retriable=True),
+        kafka_error(KafkaError._FENCED, fatal=True),
+        kafka_error(9999),
+    ],
+)
+def test_fatal_commit_is_unknown_and_never_repeated(bench: Bench, error: KafkaException) -> None:
+    """A commit that the broker has but the library calls failed comes as a fatal error (KAFKA_FACTS T3).
+
+    What nobody has classified is treated as the worst.
+    """
+    bench.fail("commit", error)
     with pytest.raises(CommitUnknownError):
         bench.commit()
     assert bench.made[0].calls.count("commit") == 1
     assert "abort" not in bench.made[0].calls
-
-
-def test_any_other_error_of_the_commit_is_unknown(bench: Bench) -> None:
-    """What nobody has classified is treated as the worst."""
-    bench.fail("commit", kafka_error(9999))
-    with pytest.raises(CommitUnknownError):
-        bench.commit()
 
 
 @pytest.mark.parametrize("call", ["produce", "flush", "offsets", "commit"])
@@ -302,13 +296,6 @@ def test_topics_that_are_there_are_waited_for_until_the_deadline(bench: Bench, *
     assert bench.committer.trouble is None
 
 
-def test_producer_that_is_fenced_says_that_another_has_its_name(bench: Bench) -> None:
-    """Two workers of one name."""
-    bench.fail("offsets", kafka_error(KafkaError._FENCED, fatal=True))
-    with pytest.raises(FencedError, match=r"another process has the name of this worker \(id\)"):
-        bench.commit()
-
-
 def test_full_queue_is_waited_for(bench: Bench) -> None:
     """Thousands of references do not fit into the queue at once."""
     bench.producers.full_queue = 3
@@ -335,17 +322,17 @@ def test_missing_permission_stops_the_worker(bench: Bench, call: str, code: int)
         bench.commit()
 
 
-def test_message_too_large_for_its_topic_stops_the_worker(bench: Bench) -> None:
-    """The same message would be made again for ever; a person has to look (KAFKA_FACTS T12)."""
-    bench.fail("produce", kafka_error(KafkaError.MSG_SIZE_TOO_LARGE))
-    with pytest.raises(SourceError, match="larger"):
-        bench.commit()
-
-
-def test_metadata_too_large_for_the_broker_stops_the_worker(bench: Bench) -> None:
-    """Its limit was lowered: the same metadata would be sent again for ever."""
-    bench.fail("offsets", kafka_error(KafkaError.OFFSET_METADATA_TOO_LARGE, abortable=True))
-    with pytest.raises(SourceError, match=r"offset\.metadata\.max\.bytes"):
+@pytest.mark.parametrize(
+    ("call", "code", "said"),
+    [
+        ("produce", KafkaError.MSG_SIZE_TOO_LARGE, "a message is larger"),
+        ("offsets", KafkaError.OFFSET_METADATA_TOO_LARGE, r"offset\.metadata\.max\.bytes"),
+    ],
+)
+def test_message_too_large_for_its_topic_stops_the_worker(bench: Bench, call: str, code: int, said: str) -> None:
+    """The same message or metadata would be made again for ever; a person has to look (KAFKA_FACTS T12)."""
+    bench.fail(call, kafka_error(code, abortable=True))
+    with pytest.raises(SourceError, match=said):
         bench.commit()
 
 
@@ -390,15 +377,6 @@ def test_prepare_that_is_never_answered_stops_within_its_budget(bench: Bench) ->
         bench.committer.prepare()
     assert bench.clock.now_s() - started_s == pytest.approx(120.0, abs=10.0)
     assert not bench.committer.is_ready
-
-
-def test_prepare_that_is_not_answered_ends_when_the_worker_is_asked_to_leave(bench: Bench) -> None:
-    """Its budget is of minutes, the patience of a stop of seconds."""
-    patience = Patience(lambda: True, grace_s=0.0)
-    bench.committer = KafkaCommitter({}, init_budget_s=120.0, clock=bench.clock, patience=patience)
-    bench.fail("init", kafka_error(KafkaError._TIMED_OUT, retriable=True))
-    with pytest.raises(LeavingError):
-        bench.committer.prepare()
 
 
 @pytest.mark.parametrize("in_commit", [True, False])

@@ -13,7 +13,7 @@ from log_partitioner.adapters.kafka import consumer as kafka_consumer
 from log_partitioner.adapters.kafka.consumer import KafkaConsumer
 from log_partitioner.boundary import END_OFFSET, FIRST_OFFSET, FetchFailure
 from log_partitioner.control.deadline import Deadline
-from log_partitioner.errors import LeavingError, SourceError, StartPositionError
+from log_partitioner.errors import LeavingError, SourceError
 from log_partitioner.formats.model import CommittedOffset, SourceRecord, TopicPartition
 from log_partitioner.patience import Patience
 from tests.fakes.clock import FakeClock
@@ -128,16 +128,6 @@ def test_only_what_the_library_has_is_taken_back_from_it(bench: Bench, callback:
     assert bench.library.calls.count("incremental_unassign") == 2
 
 
-def test_seek_in_a_pause_is_fetched_after_it(bench: Bench) -> None:
-    """Also of what the library has only since then."""
-    bench.adapter.pause()
-    bench.assign(S0, S1)
-    bench.seek(P0)
-    assert bench.library.paused == {S0}
-    bench.adapter.resume()
-    assert bench.library.paused == set()
-
-
 def test_record_is_taken_over_as_it_is(bench: Bench) -> None:
     """Key, value, offset, headers, time stamp and leader epoch; none is none."""
     message = scripted_message(7, headers=[("a", b"1"), ("a", None)])
@@ -153,23 +143,6 @@ def test_record_without_time_stamp_has_none(bench: Bench, timestamp: tuple[int, 
     bench.library.batches.append([scripted_message(timestamp=timestamp)])
     (record,) = bench.adapter.consume(records_max=10, timeout_s=0.2)
     assert record.timestamp_ms is None
-
-
-@pytest.mark.parametrize(
-    "code", [KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._LOG_TRUNCATION]
-)
-def test_offset_out_of_range_stops_the_worker(bench: Bench, code: int) -> None:
-    """A jump would lose records or double them, and nobody would know (KAFKA_FACTS O1).
-
-    Of another offset than was sought it is read again from the one where it is to go on, which tells (L1).
-    """
-    bench.assign(S0)
-    bench.seek(P0)
-    assert bench.consume(scripted_message(2**52, error=KafkaError(code)), scripted_message(41)) == []
-    assert bench.adapter.failures()[P0].offset == 2**52
-    bench.adapter.seek(P0, CommittedOffset(41), deadline=soon())
-    with pytest.raises(StartPositionError, match="source-0"):
-        bench.consume(scripted_message(41, error=KafkaError(code)))
 
 
 @pytest.mark.parametrize(
@@ -202,8 +175,8 @@ def test_error_that_the_library_mends_costs_no_record(bench: Bench, code: int) -
 
 
 def test_nothing_behind_what_cannot_be_read_is_handed_over_until_it_is_sought(bench: Bench) -> None:
-    """The TopicPartition is paused meanwhile, whatever is resumed."""
-    bench.library.assigned = {S0: (0, None, "")}
+    """The TopicPartition is paused meanwhile, whatever is resumed; the others stay as they are."""
+    bench.library.assigned = {S0: (0, None, ""), S1: (7, None, "")}
     bad = scripted_message(2, error=KafkaError(KafkaError._BAD_MSG, "failed CRC32C check"))
     assert bench.consume(scripted_message(1), bad, bad, scripted_message(3)) == [1]
     assert bench.consume(scripted_message(4)) == []
@@ -212,6 +185,8 @@ def test_nothing_behind_what_cannot_be_read_is_handed_over_until_it_is_sought(be
     bench.adapter.resume()
     assert bench.library.paused == {S0}
     bench.adapter.seek(TopicPartition(*S0), CommittedOffset(2), deadline=soon())
+    assert bench.library.calls == ["incremental_unassign", "incremental_assign"]
+    assert bench.library.assigned == {S0: (2, None, ""), S1: (7, None, "")}
     assert (bench.library.paused, dict(bench.adapter.failures())) == (set(), {})
     assert bench.consume(scripted_message(2)) == [2]
 
@@ -223,18 +198,6 @@ def test_error_of_what_is_not_sought_yet_is_of_an_earlier_tenure(bench: Bench) -
     assert not bench.adapter.failures()
     bench.seek(P0)
     assert bench.consume(scripted_message(40)) == [40]
-
-
-def test_what_has_failed_is_assigned_anew_and_sought_where_it_is_to_go_on(bench: Bench) -> None:
-    """The others stay as they are; it is read again."""
-    bench.assign(S0, S1)
-    bench.seek(P0, P1)
-    bench.consume(scripted_message(2, error=KafkaError(KafkaError._BAD_MSG)))
-    bench.library.calls.clear()
-    bench.adapter.seek(P0, CommittedOffset(2), deadline=soon())
-    assert bench.library.calls == ["incremental_unassign", "incremental_assign"]
-    assert bench.library.assigned == {S0: (2, None, ""), S1: (40, 2, "meta")}
-    assert (bench.library.paused, bench.consume(scripted_message(2))) == (set(), [2])
 
 
 @pytest.mark.parametrize("callback", ["on_revoke", "on_lost"])
@@ -282,18 +245,15 @@ def test_pause_and_resume_are_not_repeated(bench: Bench) -> None:
 
 
 def test_committed_offsets_are_numbers_or_none(bench: Bench) -> None:
-    """-1001 stands for none."""
+    """-1001 stands for none; an offset of another tool has neither metadata nor epoch."""
     bench.library.answers = [
         confluent_kafka.TopicPartition("source", 0, 0, "meta", 3),
         confluent_kafka.TopicPartition("source", 1, confluent_kafka.OFFSET_INVALID),
+        confluent_kafka.TopicPartition("source", 2, 5),
     ]
-    assert bench.adapter.committed([P0, P1], deadline=soon()) == {P0: CommittedOffset(0, 3, "meta"), P1: None}
-
-
-def test_committed_offset_of_another_tool_has_no_metadata_and_no_epoch(bench: Bench) -> None:
-    """Unknown, both of them."""
-    bench.library.answers = [confluent_kafka.TopicPartition("source", 0, 5)]
-    assert bench.adapter.committed([P0], deadline=soon()) == {P0: CommittedOffset(5, None, "")}
+    p2 = TopicPartition("source", 2)
+    expected = {P0: CommittedOffset(0, 3, "meta"), P1: None, p2: CommittedOffset(5, None, "")}
+    assert bench.adapter.committed([P0, P1, p2], deadline=soon()) == expected
 
 
 def test_questions_share_one_deadline(bench: Bench) -> None:
@@ -309,11 +269,13 @@ def test_questions_share_one_deadline(bench: Bench) -> None:
     assert [pytest.approx(left) for left in (20.0, 5.0, 5.0, 0.1, 0.1, 0.1)] == bench.library.waited_s
 
 
-def test_committed_offsets_without_an_answer_stop_the_worker(bench: Bench) -> None:
-    """Where to go on is never guessed."""
-    bench.library.answers = kafka_error(KafkaError._TIMED_OUT)
+def test_question_without_an_answer_stops_the_worker(bench: Bench) -> None:
+    """Where to start or to go on is never guessed."""
+    bench.library.answers = bench.library.times = kafka_error(KafkaError._TIMED_OUT)
     with pytest.raises(SourceError):
         bench.adapter.committed([P0], deadline=soon())
+    with pytest.raises(SourceError):
+        bench.adapter.offsets_at([P0], 1_000, deadline=soon())
 
 
 @pytest.mark.parametrize("code", [KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_LOAD_IN_PROGRESS])
@@ -355,13 +317,6 @@ def test_offset_by_time_is_the_end_if_no_record_is_so_late(bench: Bench, answer:
     bench.library.times = {END_OFFSET: 9, 1_000: answer}
     assert bench.adapter.offsets_at([P0, P1], 1_000, deadline=soon()) == {P0: offset, P1: offset}
     assert bench.library.calls == ["list_topics"]
-
-
-def test_offset_by_time_without_an_answer_stops_the_worker(bench: Bench) -> None:
-    """Where to start is never guessed."""
-    bench.library.times = kafka_error(KafkaError._TIMED_OUT)
-    with pytest.raises(SourceError):
-        bench.adapter.offsets_at([P0], 1_000, deadline=soon())
 
 
 def test_seek_waits_for_what_was_assigned_a_moment_ago(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

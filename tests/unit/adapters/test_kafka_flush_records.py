@@ -275,13 +275,6 @@ def test_transaction_that_hangs_holds_nobody_up_who_has_a_committed_offset(
     assert topic.open == 0
 
 
-@pytest.mark.parametrize("text", [b"", b"{}", b'{"format_version": 2}'])
-def test_message_that_is_no_flush_record_is_not_passed_over(monkeypatch: pytest.MonkeyPatch, text: bytes) -> None:
-    """It may be one of a later version."""
-    with pytest.raises(HistoryUnknownError, match="flushes-0 has no flush record that this version reads at offset 1"):
-        ask(reader(Topic([value(1), text]), monkeypatch), APP_0)
-
-
 def test_topic_that_may_not_be_read_or_is_not_there_is_unknown_history(monkeypatch: pytest.MonkeyPatch) -> None:
     """With the broker's word for it."""
     for code in (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.UNKNOWN_TOPIC_OR_PART):

@@ -96,9 +96,3 @@ def test_topic_that_is_not_there_is_asked_for_each_time(consumer: KafkaConsumer,
     assert len(logs) == 1
     admin.answers = {"a": KNOWN}
     assert consumer.topic_ids(["a"], deadline=deadline).keys() == {"a"}
-
-
-def test_ids_of_no_topics_are_not_asked_for(consumer: KafkaConsumer, admin: type[ScriptedAdmin]) -> None:
-    """The library would refuse the question."""
-    assert consumer.topic_ids([], deadline=Deadline.after(20.0, FakeClock().now_s)) == {}
-    assert admin.waited_s == []

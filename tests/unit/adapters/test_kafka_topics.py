@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from log_partitioner.adapters.kafka import topics as kafka_topics
-from log_partitioner.adapters.kafka.topics import Ends, KafkaTopics, UnansweredError
+from log_partitioner.adapters.kafka.topics import KafkaTopics, UnansweredError
 from log_partitioner.boundary import END_OFFSET, FIRST_OFFSET
 from log_partitioner.config.settings import KafkaSettings
 from log_partitioner.errors import CouldNotTellError
@@ -64,14 +64,6 @@ def topics(monkeypatch: pytest.MonkeyPatch) -> KafkaTopics:
     """Give what asks, over that client."""
     monkeypatch.setattr(confluent_kafka, "Consumer", Consumer)
     return KafkaTopics.of(KafkaSettings(bootstrap_servers="nowhere:1", source_topics=("app",)))
-
-
-@pytest.mark.parametrize("code", [KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.NOT_COORDINATOR])
-def test_what_moves_is_asked_again(topics: KafkaTopics, code: int) -> None:
-    """An audit beside brokers that were killed could not tell, for one question in the wrong second."""
-    Consumer.refusals = [code] * 3
-    assert topics.ends(P0) == Ends(3, 9)
-    assert Consumer.refusals == []
 
 
 def test_what_moves_for_ever_is_told(topics: KafkaTopics, monkeypatch: pytest.MonkeyPatch) -> None:

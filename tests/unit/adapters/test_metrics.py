@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 from enum import Enum
 from pathlib import Path
 
@@ -19,39 +18,6 @@ from log_partitioner.runtime import flusher
 from tests.fakes.metrics import RecordingMetrics
 
 RUNTIME = Path(flusher.__file__).parent
-# What `promtool check metrics` objects to, by its own rules (prometheus/client_golang, testutil/promlint).
-NOT_BASE_UNITS = (
-    "milliseconds", "ms", "minutes", "hours", "days", "kilobytes", "megabytes", "kb", "mb", "percent", "ratio_percent",
-)  # fmt: skip
-METRIC_TYPES = ("counter", "gauge", "histogram", "summary", "untyped")
-
-
-@pytest.mark.parametrize("name", sorted(METRICS))
-def test_name_keeps_the_rules_of_promlint(name: str) -> None:
-    """Snake case, base units, no type in the name, no reserved suffix."""
-    assert re.fullmatch(r"[a-z][a-z0-9_]*", name)
-    parts = name.split("_")
-    assert not set(parts) & set(NOT_BASE_UNITS)
-    assert not set(parts) & set(METRIC_TYPES)
-    assert not name.endswith(("_total", "_sum", "_count", "_bucket"))
-
-
-@pytest.mark.parametrize("name", sorted(name for name in METRICS if "bytes" in name))
-def test_unit_stands_at_the_end(name: str) -> None:
-    """`_bytes` is a suffix, before the `_total` of counters."""
-    assert name.endswith("_bytes")
-
-
-@pytest.mark.parametrize("name", sorted(name for name in METRICS if "seconds" in name and "since" not in name))
-def test_unit_of_time_stands_at_the_end(name: str) -> None:
-    """`_seconds` is a suffix, but where it is said since when (as in Prometheus' own `..._seconds_since_...`)."""
-    assert name.endswith("_seconds")
-
-
-@pytest.mark.parametrize("name", sorted(METRICS))
-def test_help_is_a_sentence(name: str) -> None:
-    """Whoever sees the metric reads what it is."""
-    assert METRICS[name].text.endswith(".")
 
 
 @pytest.mark.parametrize("name", sorted(METRICS))
