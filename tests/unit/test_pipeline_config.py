@@ -43,13 +43,6 @@ def test_everything_wrong_is_said_at_once(environment: pytest.MonkeyPatch) -> No
     assert "LOGP_S3__BUCKET is not set" in problems
 
 
-def test_value_out_of_range_is_named(environment: pytest.MonkeyPatch) -> None:
-    """By its variable, with the bound."""
-    environment.setenv("PIPELINE_TABLE__COLUMNS_MAX", "1")
-    with pytest.raises(SettingsError, match=r"PIPELINE_TABLE__COLUMNS_MAX.*20"):
-        load_all()
-
-
 def test_file_and_secrets(environment: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A TOML file holds settings, a secret file the password; the environment wins."""
     file, secrets = tmp_path / "pipeline.toml", tmp_path / "secrets"

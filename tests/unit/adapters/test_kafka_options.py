@@ -31,6 +31,8 @@ def test_finding_7_consumer_reads_committed_and_commits_and_resets_nothing() -> 
     """The options that the promise hangs on, explicitly, never by default."""
     options = consumer_options(settings(), worker="w")
     assert options.items() >= PROMISED.items()
+    assert options["max.poll.interval.ms"] == 300_000
+    assert (options["session.timeout.ms"], options["heartbeat.interval.ms"]) == (30_000, 3_000)
 
 
 def test_what_is_passed_through_reaches_both_clients_and_properties_of_one_that_one() -> None:
@@ -55,7 +57,7 @@ def test_strategy_and_session_belong_to_the_classic_protocol(protocol: str, *, h
     options = consumer_options(settings(group_protocol=protocol), worker="w")
     assert options["group.protocol"] == protocol
     assert ("partition.assignment.strategy" in options) == has_strategy
-    assert ("session.timeout.ms" in options) == has_strategy
+    assert ("session.timeout.ms" in options) == ("heartbeat.interval.ms" in options) == has_strategy
 
 
 def test_transactional_id_and_time_out_are_ours() -> None:
@@ -66,6 +68,7 @@ def test_transactional_id_and_time_out_are_ours() -> None:
         transactional_id="prefix.group.w",
     )
     assert options["transactional.id"] == "prefix.group.w"
+    assert (options["enable.idempotence"], options["acks"]) == (True, "all")
     assert options["transaction.timeout.ms"] == 45_000
 
 
