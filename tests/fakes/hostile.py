@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from log_partitioner.batch.batch import Opening
@@ -21,11 +22,9 @@ from log_partitioner.formats.model import CommittedOffset, Headers, SourceRecord
 from log_partitioner.formats.offset_metadata import SourceTopics
 from log_partitioner.partitioning.partitioner import USER_CHARS_MAX
 from log_partitioner.runtime.flusher import Flusher
-from log_partitioner.runtime.recorder import Recorder
-from tests.fakes.clock import START_MS, FakeClock
-from tests.fakes.metrics import RecordingMetrics
-from tests.fakes.spool import FakeSpool
-from tests.fakes.store import Bucket, FakeObjectStore, InlineUploader
+from tests.fakes.clock import START_MS
+from tests.fakes.rig import Rig
+from tests.fakes.worker import Rules
 
 REFERENCES, FLUSHES, DEAD_LETTERS = "references", "flushes", "dead-letters"
 MEMBER = Membership(1, "member", None)
@@ -120,26 +119,22 @@ class Deployment:
             spool=SpoolSettings(memory_bytes_max=2**40),
             fast_lane="off",
         )
-        self.clock, self.bucket, self.committed = FakeClock(), Bucket(), Committed()
-        settings = self.settings
-        self.recorder = Recorder(settings, FakeSpool())
+        settings, rig, self.committed = self.settings, Rig(), Committed()
+        worker = rig.worker(rules=Rules(settings), start=False).worker
+        self.clock, self.bucket, self.recorder = rig.clock, rig.bucket, worker.recorder
         topics = [f"{number:05}".ljust(TOPIC_CHARS_MAX, "t") for number in range(size.topics)]
         self.tps = [TopicPartition(topics[number % size.topics], number) for number in range(size.topic_partitions)]
         for tp in self.tps:
             self.recorder.place(tp, CommittedOffset(2**62))
         self.recorder.open(Opening("20260304T050607Z-1f2e3d4c-17", 1, MEMBER, 0.0, START_MS))
         self.flusher = Flusher(
-            settings=settings,
-            sender=Sender(settings.worker, "boot", settings.kafka, settings.s3.bucket),
-            uploader=InlineUploader(FakeObjectStore(self.bucket, self.clock)),
-            committer=self.committed,
-            membership=lambda: MEMBER,
-            topics=SourceTopics(dict.fromkeys(topics, "i" * 22)),
-            clock=self.clock,
-            metrics=RecordingMetrics(),
-            abandoned=lambda: False,
+            replace(worker.ports, committer=self.committed),
+            settings,
+            Sender(settings.worker, "boot", settings.kafka, settings.s3.bucket),
+            SourceTopics(dict.fromkeys(topics, "i" * 22)),
             require_fit=lambda _batch: None,
         )
+        self.flusher._membership = lambda: MEMBER
         self._offsets = Counter[TopicPartition]()
 
     def take(self, tp: TopicPartition, value: bytes, **fields: Any) -> SourceRecord:

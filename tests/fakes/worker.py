@@ -29,9 +29,10 @@ from log_partitioner.proof.live import LiveJudge
 from log_partitioner.runtime import worker
 from log_partitioner.runtime.controller import Controller
 from log_partitioner.runtime.flusher import Flusher
+from log_partitioner.runtime.ports import Ports, StopFlag
 from log_partitioner.runtime.recorder import Recorder
-from log_partitioner.runtime.runloop import Runloop, StopFlag
-from log_partitioner.runtime.worker import Ports, Worker
+from log_partitioner.runtime.runloop import Runloop
+from log_partitioner.runtime.worker import Worker
 from tests.fakes.broker import FakeBroker
 from tests.fakes.clock import FakeClock
 from tests.fakes.committer import FakeCommitter
@@ -182,14 +183,13 @@ class FakeWorker:
             metrics=self.metrics,
             stop=self.stop,
             judge=LiveJudge(rules.settings, self.store, lambda wait: FakeSource(broker, wait, point=point)).judge,
+            new_batch_id=_batch_ids(f"{name}-{boot}"),
         )
         self.worker = Worker(
             ports,
             rules.settings,
-            sender=Sender(name, boot, rules.settings.kafka, "bucket"),
-            new_batch_id=_batch_ids(f"{name}-{boot}"),
-            beat=lambda: None,
-            parts=worker.Parts(parts.recorder, parts.flusher, parts.controller, parts.runloop),
+            Sender(name, boot, rules.settings.kafka, "bucket"),
+            worker.Parts(parts.recorder, parts.flusher, parts.controller, parts.runloop),
         )
         self.verification = self.worker.verification
         self.topics = self.worker.topics
@@ -199,7 +199,7 @@ class FakeWorker:
         self.positions = self.worker.positions
         self.controller = self.worker.controller
         self.loop = self.worker.loop
-        self.loop._bounds = rules.bounds
+        self.loop.bounds = rules.bounds
         self.loop.records_max = 100
 
     def start(self) -> None:

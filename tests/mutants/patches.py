@@ -94,9 +94,9 @@ def goes_on_behind_damage(own: Refetcher, *, flush: Callable[[], None], deadline
     """Go on at the next offset that can be read, and say nothing of those before it."""
     del flush
     tried: dict[TopicPartition, int] = own.__dict__.setdefault("tried", {})
-    for tp in own._consumer.failures().keys() & own._recorder.positions.keys():
-        tried[tp] = 1 + max(own._recorder.positions[tp].next_offset, tried.get(tp, 0))
-        own._consumer.seek(tp, CommittedOffset(tried[tp]), deadline=deadline)
+    for tp in own.ports.consumer.failures().keys() & own.recorder.positions.keys():
+        tried[tp] = 1 + max(own.recorder.positions[tp].next_offset, tried.get(tp, 0))
+        own.ports.consumer.seek(tp, CommittedOffset(tried[tp]), deadline=deadline)
 
 
 def takes_error_events_for_nothing(_own: Any, _error: Any, _message: Any) -> None:

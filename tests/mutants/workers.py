@@ -32,7 +32,7 @@ class DropsBufferedRecords(Runloop):
     _generation = 0
 
     def _record_all(self, records: list[SourceRecord]) -> None:
-        generation = self._controller.state.generation
+        generation = self.controller.state.generation
         if generation == self._generation:
             super()._record_all(records)
         self._generation = generation
@@ -69,8 +69,8 @@ class CommitsThePosition(Controller):
     """Takes the client's position for what is recorded."""
 
     def _flush(self, reason: FlushReason) -> None:
-        for tp, progress in self._recorder.positions.items():
-            progress.next_offset = max(progress.next_offset, position_of(self._consumer, tp))
+        for tp, progress in self.recorder.positions.items():
+            progress.next_offset = max(progress.next_offset, position_of(self.ports.consumer, tp))
         super()._flush(reason)
 
 
@@ -93,7 +93,7 @@ class IgnoresMemberIds(Controller):
     def open_batch(self) -> bool:
         """Open a batch that every member id fits."""
         is_open = super().open_batch()
-        batch = self._recorder._batch
+        batch = self.recorder._batch
         if batch is not None:
             membership = batch.opening.membership
             any_member = membership._replace(member_id=AnyMember(membership.member_id))
@@ -121,14 +121,14 @@ class RecordsWhatIsNotOwned(Recorder):
 class AcceptsStaleRecords(Controller):
     """Keeps the place of what it gave back, and goes on there when it comes again."""
 
-    def __init__(self, **parts: Any) -> None:
-        super().__init__(**parts)
-        self._recorder.disown = lambda _: None  # type: ignore[method-assign]
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.recorder.disown = lambda _: None  # type: ignore[method-assign]
 
     def on_assigned(self, tps: frozenset[TopicPartition]) -> None:
         """Go on at the place that is known."""
         super().on_assigned(tps)
-        self._become(self.state.sought(tps & self._recorder.positions.keys()))
+        self._become(self.state.sought(tps & self.recorder.positions.keys()))
 
 
 class ForgetsUnknownOutcomes(Controller):
@@ -137,10 +137,10 @@ class ForgetsUnknownOutcomes(Controller):
     def position(self) -> None:
         """Seek to where the batch began, without asking."""
         for tp in self.state.to_seek:
-            own = self._recorder.positions.get(tp)
+            own = self.recorder.positions.get(tp)
             start = CommittedOffset(0 if own is None else own.first_offset)
-            self._recorder.place(tp, start)
-            self._consumer.seek(tp, start, deadline=self.deadline)
+            self.recorder.place(tp, start)
+            self.ports.consumer.seek(tp, start, deadline=self.deadline)
         self._become(self.state.sought(self.state.to_seek))
 
 
@@ -157,9 +157,9 @@ class SharesItsProgress(Recorder):
 class SpansGenerations(Controller):
     """Goes on with the open batch over an assignment, and commits it as the membership that it was opened in."""
 
-    def __init__(self, **parts: Any) -> None:
-        super().__init__(**parts)
-        self._flusher._membership = lambda: self._opened or self._consumer.membership()
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.flusher._membership = lambda: self._opened or self.ports.consumer.membership()
 
     @property
     def _opened(self) -> Membership | None:
@@ -197,15 +197,14 @@ class CommitsBeforeItUploads(Flusher):
 
     def flush(self, batch: ClosedBatch, reason: FlushReason, *, deadline: Deadline) -> SentFlush:
         """Flush in the wrong order."""
-        uploads = self._uploader
-        postponed = PostponedUploads()
-        self._uploader = postponed  # type: ignore[assignment]
+        ports, postponed = self.ports, PostponedUploads()
+        self.ports = replace(ports, uploads=postponed)
         try:
             return super().flush(batch, reason, deadline=deadline)
         finally:
-            self._uploader = uploads
+            self.ports = ports
             if self._committer_has_ended:
-                uploads.put_all(postponed.waiting, postponed.deadline, **postponed.how)
+                ports.uploads.put_all(postponed.waiting, postponed.deadline, **postponed.how)
 
     _committer_has_ended = False
 
@@ -232,12 +231,12 @@ class RepeatsAsAnotherMember(Flusher):
     def _commit(self, *how: Any) -> Membership:
         messages, offsets, membership, _, deadline = how
         try:
-            self._committer.commit(messages(), offsets, membership, deadline=deadline)
+            self.ports.committer.commit(messages(), offsets, membership, deadline=deadline)
         except CommitAbortedError as error:
             if error.code != "ILLEGAL_GENERATION" or deadline.has_passed():
                 raise
             membership = self._membership()
-            self._committer.commit(messages(), offsets, membership, deadline=deadline)
+            self.ports.committer.commit(messages(), offsets, membership, deadline=deadline)
         return membership  # type: ignore[no-any-return]
 
 

@@ -39,9 +39,9 @@ from log_partitioner.formats.object_key import key_safe
 from log_partitioner.outside import asks_of_kafka, asks_of_store, misfit_of
 from log_partitioner.patience import LEAVE_S_MAX, Patience, end_process_after
 from log_partitioner.proof.live import LiveJudge
-from log_partitioner.runtime.runloop import StopFlag
+from log_partitioner.runtime.ports import Ports, StopFlag
 from log_partitioner.runtime.uploader import Uploader
-from log_partitioner.runtime.worker import Ports, Worker
+from log_partitioner.runtime.worker import Worker
 from log_partitioner.version import product_version
 
 _ALLOCATIONS = 100_000  # between two looks for cycles
@@ -165,10 +165,12 @@ class Process:
             metrics=self.metrics,
             stop=self._stop,
             judge=LiveJudge(settings, store, lambda wait: KafkaTopics(reading, wait=wait, log_as="reread")).judge,
+            new_batch_id=batch_ids(self._boot),
+            beat=self._beat,
             require_outside=self._require_outside,
         )
         own = Sender(settings.worker, self._boot, kafka, settings.s3.bucket)
-        return Worker(ports, settings, sender=own, new_batch_id=batch_ids(self._boot), beat=self._beat)
+        return Worker(ports, settings, own)
 
     def _require_outside(self) -> None:
         """Wait until store and Kafka meet all needs; the committer reports brokers that do not answer."""

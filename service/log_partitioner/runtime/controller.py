@@ -11,13 +11,14 @@ A record is taken only if its TopicPartition is owned and not to be sought.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 import structlog
 
 from log_partitioner.batch.batch import ClosedBatch, Opening, cost_of
-from log_partitioner.boundary import Clock, Committer, Consumer, Membership, Metrics
+from log_partitioner.boundary import Membership
 from log_partitioner.config.flush_settings import FlushSettings
 from log_partitioner.control.deadline import Deadline
 from log_partitioner.control.flush_policy import FlushReason, Size
@@ -36,6 +37,7 @@ from log_partitioner.formats.model import TopicPartition
 from log_partitioner.pace import Pace
 from log_partitioner.privacy import describe
 from log_partitioner.runtime.flusher import Flusher
+from log_partitioner.runtime.ports import Ports
 from log_partitioner.runtime.positions import Positions
 from log_partitioner.runtime.recorder import Recorder
 from log_partitioner.runtime.verification import Verification
@@ -45,43 +47,28 @@ STORY_CHARS_MAX = 300
 STORY_MAX = 50  # changes of the state that are told when the worker ends by a fault
 
 
+@dataclass(eq=False)
 class Controller:
     """Owns the worker's state. Callbacks never raise: they keep an exception in `error`."""
 
-    def __init__(
-        self,
-        *,
-        rules: FlushSettings,
-        recorder: Recorder,
-        flusher: Flusher,
-        consumer: Consumer,
-        committer: Committer,
-        positions: Positions,
-        clock: Clock,
-        metrics: Metrics,
-        new_batch_id: Callable[[], str],
-        verification: Verification,
-    ) -> None:
+    ports: Ports
+    rules: FlushSettings
+    recorder: Recorder
+    flusher: Flusher
+    positions: Positions
+    verification: Verification
+
+    def __post_init__(self) -> None:
         self.state = WorkerState()
         self.error: BaseException | None = None
         self.story: deque[str] = deque(maxlen=STORY_MAX)
-        self._rules = rules
-        self._recorder = recorder
-        self._flusher = flusher
-        self._consumer = consumer
-        self._committer = committer
-        self._positions = positions
-        self._clock = clock
-        self._metrics = metrics
-        self._new_batch_id = new_batch_id
-        self._verification = verification
+        self.deadline = Deadline.after(self.rules.poll_budget_s, self.ports.clock.now_s)
+        """The deadline of everything between two polls."""
         self._asked_in = 0
         self._not_prepared = 0
         self._closed: ClosedBatch | None = None
-        self.deadline = Deadline.after(rules.poll_budget_s, clock.now_s)
-        """The deadline of everything between two polls."""
         self._log = structlog.get_logger("controller")
-        self._pace = Pace(clock.now_s)
+        self._pace = Pace(self.ports.clock.now_s)
 
     # Callbacks: from inside Consumer.consume and Consumer.close.
 
@@ -93,7 +80,7 @@ class Controller:
             self._flush_open(FlushReason.ASSIGNED)
             self._become(self.state.owning(tps))
             if tps:
-                member = self._consumer.membership()
+                member = self.ports.consumer.membership()
                 assigned = log_events.PartitionsAssigned(
                     generation=self.state.generation,
                     member=member.member_id,
@@ -102,7 +89,7 @@ class Controller:
                     topic_partitions=_names(tps),
                 )
                 tell(self._log.info, assigned)
-                self._metrics.add("rebalances", kind="assigned")
+                self.ports.metrics.add("rebalances", kind="assigned")
 
     def on_revoked(self, tps: frozenset[TopicPartition]) -> None:
         """Flush, then release; blocks the rebalance within the revoke budget (W5).
@@ -119,7 +106,7 @@ class Controller:
     def on_lost(self, tps: frozenset[TopicPartition]) -> None:
         """Discard, then release; lost records never commit (W6), and the rest of the batch is read again."""
         tell(self._log.warning, log_events.PartitionsLost(_names(tps), generation=self.state.generation))
-        self._metrics.add("rebalances", kind="lost")
+        self.ports.metrics.add("rebalances", kind="lost")
         with self._in_callback():
             if self.state.end is None:
                 self._become(self.state.seeking())
@@ -129,14 +116,14 @@ class Controller:
 
     @contextmanager
     def _in_callback(self) -> Iterator[None]:
-        self.deadline = Deadline.after(self._rules.poll_budget_s, self._clock.now_s)
+        self.deadline = Deadline.after(self.rules.poll_budget_s, self.ports.clock.now_s)
         try:
             yield
         except BaseException as error:  # noqa: BLE001 - raised again by the loop: KAFKA_FACTS F4
             self.error = self.error or error
 
     def _require_nothing_of(self, tps: frozenset[TopicPartition], rule: str) -> None:
-        is_left = self._recorder.opening is not None or self._closed is not None or tps & self.state.owned
+        is_left = self.recorder.opening is not None or self._closed is not None or tps & self.state.owned
         if is_left and self.error is None:
             self.error = AssertionError(f"{rule}: a callback leaves something of {_names(tps)} behind")
 
@@ -145,11 +132,11 @@ class Controller:
     @property
     def unplaced(self) -> frozenset[TopicPartition]:
         """TopicPartitions that are owned and have no next offset yet, because nobody has answered."""
-        return self.state.owned - self._recorder.positions.keys()
+        return self.state.owned - self.recorder.positions.keys()
 
     def begin(self) -> None:
         """Make a producer ready before committed offsets are read; that ends an earlier process's open transaction."""
-        self._committer.prepare()
+        self.ports.committer.prepare()
 
     def prepare(self) -> None:
         """Make the next flush's producer ready, outside any callback; if it takes too long, poll before another try.
@@ -160,10 +147,10 @@ class Controller:
         Raises:
             StopError: it is refused, or not ready after NOT_PREPARED_MAX tries.
         """
-        if self._committer.is_ready or self.deadline.has_passed():
+        if self.ports.committer.is_ready or self.deadline.has_passed():
             return
         try:
-            self._committer.prepare(deadline=self.deadline)
+            self.ports.committer.prepare(deadline=self.deadline)
         except DiscardError as error:
             self._not_prepared += 1
             self._log.warning("not_prepared", times=self._not_prepared, message=str(error))
@@ -178,14 +165,14 @@ class Controller:
         Raises:
             StopError: as it was, or wrapped around an unexpected exception.
         """
-        self.deadline = Deadline.after(self._rules.poll_budget_s, self._clock.now_s)
+        self.deadline = Deadline.after(self.rules.poll_budget_s, self.ports.clock.now_s)
         error, self.error = self.error, None
         if isinstance(error, StopError):
             raise error
         if error is not None:
             raise StopError(f"a rebalance callback failed: {describe(error)}") from error
         # Judge a flush of a callback now: others waited for the callback.
-        self._verification.look(self._before_settling().at_most(self._rules.revoke_budget_s))
+        self.verification.look(self._before_settling().at_most(self.rules.revoke_budget_s))
 
     def open_batch(self) -> bool:
         """Open a batch before its first record; it carries the generation and the member id of now.
@@ -200,24 +187,24 @@ class Controller:
         Returns False if the epoch has moved, the disk refuses, or no other flush would end before the next poll; then
         the records handed over are read again.
         """
-        membership = self._consumer.membership()
-        is_late = self._before_settling().remaining_s() < self._rules.budget_s
+        membership = self.ports.consumer.membership()
+        is_late = self._before_settling().remaining_s() < self.rules.budget_s
         if is_late or self._has_moved(membership):
             self._become(self.state.seeking())
             return False
         opening = Opening(
-            batch_id=self._new_batch_id(),
+            batch_id=self.ports.new_batch_id(),
             generation=self.state.generation,
             membership=membership,
-            opened_at_s=self._clock.now_s(),
-            opened_at_ms=self._clock.wall_ms(),
+            opened_at_s=self.ports.clock.now_s(),
+            opened_at_ms=self.ports.clock.wall_ms(),
         )
         try:
-            self._recorder.open(opening)
+            self.recorder.open(opening)
         except SpoolError as error:
             self._log.warning("recording_refused", message=str(error))
             self._discard("RecordingFailed")
-            self._back_off(self._clock.now_s())
+            self._back_off(self.ports.clock.now_s())
             return False
         return True
 
@@ -230,7 +217,7 @@ class Controller:
         Raises:
             StopError: the batch may hold records of two topics of one name, or the store refuses us.
         """
-        self._positions.watch(deadline=self.deadline)
+        self.positions.watch(deadline=self.deadline)
         if self.state.end is None:
             self._flush(reason)
 
@@ -248,11 +235,11 @@ class Controller:
     def tick(self) -> None:
         """End a pause whose time has come."""
         until_s = self.state.paused_until_s
-        if self.state.end is None and until_s is not None and self._clock.now_s() >= until_s:
+        if self.state.end is None and until_s is not None and self.ports.clock.now_s() >= until_s:
             self._become(self.state.resumed())
             tell(self._log.info, log_events.Resumed())
-            self._consumer.resume()
-            self._metrics.set("paused", 0)
+            self.ports.consumer.resume()
+            self.ports.metrics.set("paused", 0)
 
     def position(self) -> None:
         """Ask for the next offset of every TopicPartition to seek, and seek it; before each poll, outside callbacks.
@@ -264,28 +251,28 @@ class Controller:
         Raises:
             StopError: see `Positions.find`.
         """
-        membership = self._consumer.membership()
-        if self._has_moved(membership) and self._recorder.opening is None:
+        membership = self.ports.consumer.membership()
+        if self._has_moved(membership) and self.recorder.opening is None:
             self._become(self.state.seeking())
         tps = self.state.to_seek
-        if not tps or not self._committer.is_ready:
+        if not tps or not self.ports.committer.is_ready:
             return
-        own = self._recorder.positions
+        own = self.recorder.positions
         known = {tp: own[tp].first_offset if tp in own else None for tp in sorted(tps)}
-        if self.deadline.remaining_s() < self._rules.settle_s / 2:  # stopped meanwhile: the group may have put us out
+        if self.deadline.remaining_s() < self.rules.settle_s / 2:  # stopped meanwhile: the group may have put us out
             self._report_not_positioned("too little time before the next poll")
             return
         try:
-            found = self._positions.find(known, deadline=self.deadline)
+            found = self.positions.find(known, deadline=self.deadline)
         except DiscardError as error:
             self._report_not_positioned(str(error))
             return
         starts = {str(tp): log_events.Start(one.committed.offset, one.source, known[tp]) for tp, one in found.items()}
         tell(self._log.info, log_events.Positioned(membership.generation, starts))
         for tp, one in found.items():
-            self._consumer.seek(tp, one.committed, deadline=self.deadline)
-            self._recorder.place(tp, one.committed, is_new=one.source == "policy")
-        self._metrics.add("rewinds", sum(first is not None for first in known.values()))
+            self.ports.consumer.seek(tp, one.committed, deadline=self.deadline)
+            self.recorder.place(tp, one.committed, is_new=one.source == "policy")
+        self.ports.metrics.add("rewinds", sum(first is not None for first in known.values()))
         if tps == self.state.owned:
             self._asked_in = membership.generation
         self._become(self.state.sought(tps))
@@ -303,38 +290,38 @@ class Controller:
 
     def _before_settling(self) -> Deadline:
         """Return the time by which a flush has to end for its outcome to be settled within the poll."""
-        return Deadline(self.deadline.at_s - self._rules.settle_s, self.deadline.now_s)
+        return Deadline(self.deadline.at_s - self.rules.settle_s, self.deadline.now_s)
 
     def _flush_open(self, reason: FlushReason) -> None:
-        if self._recorder.has_progress and self.state.end is None:
+        if self.recorder.has_progress and self.state.end is None:
             self._flush(reason)
 
     def _flush(self, reason: FlushReason) -> None:
         """Flush the open batch: then it is committed, or it is discarded and all that is owned is to be sought."""
         is_awaited = reason in (FlushReason.REVOKED, FlushReason.ASSIGNED, FlushReason.STOPPING)
-        budget_s = self._rules.revoke_budget_s if is_awaited else self._rules.budget_s
+        budget_s = self.rules.revoke_budget_s if is_awaited else self.rules.budget_s
         left = self._before_settling()
-        self._closed = batch = self._recorder.close()
+        self._closed = batch = self.recorder.close()
         generation, offsets = batch.opening.generation, batch.named_spans()
         tell(self._log.info, log_events.FlushStarted(batch.batch_id, reason.value, generation, offsets))
         try:
-            sent = self._flusher.flush(batch, reason, deadline=left.at_most(budget_s))
+            sent = self.flusher.flush(batch, reason, deadline=left.at_most(budget_s))
         except DiscardError as error:
             self._discarded(batch, error, reason)
         else:
-            now_ms, self._closed = self._clock.wall_ms(), None
-            self._metrics.set("last_commit_timestamp_seconds", now_ms / 1000)
-            self._recorder.committed(batch, now_ms=now_ms)
-            self._positions.flushed_topics.update(tp.topic for tp, (first, end) in batch.spans.items() if end > first)
-            self._become(self.state.committed(Size(self._rules.bytes_max, self._rules.entries_max)))
-            self._verification.committed(sent)
+            now_ms, self._closed = self.ports.clock.wall_ms(), None
+            self.ports.metrics.set("last_commit_timestamp_seconds", now_ms / 1000)
+            self.recorder.committed(batch, now_ms=now_ms)
+            self.positions.flushed_topics.update(tp.topic for tp, (first, end) in batch.spans.items() if end > first)
+            self._become(self.state.committed(Size(self.rules.bytes_max, self.rules.entries_max)))
+            self.verification.committed(sent)
             if reason not in (FlushReason.REVOKED, FlushReason.ASSIGNED):
-                self._verification.look(left.at_most(self._rules.revoke_budget_s))
+                self.verification.look(left.at_most(self.rules.revoke_budget_s))
 
     def _discarded(self, batch: ClosedBatch, error: DiscardError, reason: FlushReason) -> None:
-        counts, at_s = isinstance(error, CommitUnknownError | FencedError), self._clock.now_s()
+        counts, at_s = isinstance(error, CommitUnknownError | FencedError), self.ports.clock.now_s()
         if isinstance(error, CommitUnknownError):
-            self._positions.forget(batch.progress)
+            self.positions.forget(batch.progress)
         self._become(self.state.discarded(batch.size, at_s, counts_as_failure=counts))
         self._discard("FlushDiscarded")
         if self.state.has_failed_too_often:
@@ -344,18 +331,18 @@ class Controller:
             self._back_off(at_s)
 
     def _back_off(self, at_s: float) -> None:
-        self._become(state := self.state.backed_off(at_s, self._rules.backoff_max_s))
+        self._become(state := self.state.backed_off(at_s, self.rules.backoff_max_s))
         assert state.paused_until_s is not None
         tell(self._log.info, log_events.Paused(seconds=round(state.paused_until_s - at_s, 3)))
-        self._consumer.pause()
-        self._metrics.set("paused", 1)
+        self.ports.consumer.pause()
+        self.ports.metrics.set("paused", 1)
 
     def _discard(self, cause: str) -> None:
         """Drop the closed batch, or the open one; `position` lets its records be read again if they are still owned."""
-        closed, opening, self._closed = self._closed, self._recorder.opening, None
+        closed, opening, self._closed = self._closed, self.recorder.opening, None
         if closed is not None or opening is not None:
-            self._metrics.add("batches_discarded")
-        cost = cost_of(self._recorder.discard(closed))
+            self.ports.metrics.add("batches_discarded")
+        cost = cost_of(self.recorder.discard(closed))
         if opening is not None:  # no flush has said so
             dropped = log_events.BatchDiscarded(
                 batch_id=opening.batch_id,
@@ -371,13 +358,13 @@ class Controller:
     def _release(self, tps: frozenset[TopicPartition], *, is_lost: bool) -> None:
         self._become(self.state.releasing(tps))
         for tp in tps:
-            self._recorder.disown(tp)
+            self.recorder.disown(tp)
             for name in ("lag_records", "committed_offset"):
-                self._metrics.forget(name, topic=tp.topic, partition=str(tp.partition))
-        self._positions.forget(tps)
+                self.ports.metrics.forget(name, topic=tp.topic, partition=str(tp.partition))
+        self.positions.forget(tps)
         if tps and not is_lost:
             tell(self._log.info, log_events.PartitionsRevoked(_names(tps), generation=self.state.generation))
-            self._metrics.add("rebalances", kind="revoked")
+            self.ports.metrics.add("rebalances", kind="revoked")
 
 
 def _names(tps: frozenset[TopicPartition]) -> list[str]:

@@ -12,15 +12,17 @@ an end, or a commit behind these offsets, restarts the count.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from itertools import groupby
 
 import msgspec
 import structlog
 
-from log_partitioner.boundary import Journal, Metrics, Poll
+from log_partitioner.boundary import Poll
 from log_partitioner.errors import SpoolError
 from log_partitioner.formats.log_events import EndedWithRecordsInHand, RecordPutAway, tell
 from log_partitioner.formats.model import FATAL, SourceRecord
+from log_partitioner.runtime.ports import Ports
 from log_partitioner.runtime.recorder import Recorder
 
 FEW = 200  # records: a poll in ten flushes, by default
@@ -61,14 +63,15 @@ class CrashHistory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self.ends >= _FATAL and self.suspect.get(tp) == (offset, offset + 1)
 
 
+@dataclass(eq=False)
 class CrashGuard:
     """Used by the loop thread only. While it `is_alone`, records are taken one by one only."""
 
-    def __init__(self, journal: Journal, *, recorder: Recorder, metrics: Metrics) -> None:
+    ports: Ports
+    recorder: Recorder
+
+    def __post_init__(self) -> None:
         self.is_alone = False
-        self._journal = journal
-        self._recorder = recorder
-        self._metrics = metrics
         self._history = CrashHistory()
         self._seen: set[str] = set()
         self._log = structlog.get_logger("crash_guard")
@@ -79,7 +82,7 @@ class CrashGuard:
         Raises:
             SpoolError: the disk refuses.
         """
-        self._history = CrashHistory.read(self._journal.read()).after_end()
+        self._history = CrashHistory.read(self.ports.journal.read()).after_end()
         if self._history.ends:
             records = {name: list(span) for name, span in self._history.suspect.items()}
             tell(self._log.warning, EndedWithRecordsInHand(self._history.ends, records))
@@ -112,7 +115,7 @@ class CrashGuard:
             return
         at = zip(poll.tp_of, poll.offsets, strict=True)
         suspects = [tp in spans and spans[tp][0] <= offset < spans[tp][1] for tp, offset in at]
-        self._metrics.set("cautious", float(any(suspects)))
+        self.ports.metrics.set("cautious", float(any(suspects)))
         end = 0
         for is_suspect, run in groupby(suspects):
             begin, end = end, end + len(list(run))
@@ -123,13 +126,13 @@ class CrashGuard:
     def record(self, record: SourceRecord) -> int:
         """Record a record, undecoded if it has ended the process; returns its weight."""
         if not self.is_alone:
-            return self._recorder.record(record)
+            return self.recorder.record(record)
         tp, offset = str(record.tp), record.offset
         if self._history.is_fatal(tp, offset):
             tell(self._log.error, RecordPutAway(*record.tp, offset=offset))
             record = record._replace(unreadable=FATAL)
         self._hold({tp: (offset, offset + 1)})
-        weight = self._recorder.record(record)
+        weight = self.recorder.record(record)
         self.release()  # what ends the process from now on is not this record
         return weight
 
@@ -139,7 +142,7 @@ class CrashGuard:
 
     def _look_back(self) -> None:
         """Forget records that are committed, and TopicPartitions that have moved away: another journal counts there."""
-        committed = {str(tp): progress.first_offset for tp, progress in self._recorder.positions.items()}
+        committed = {str(tp): progress.first_offset for tp, progress in self.recorder.positions.items()}
         self._seen |= committed.keys()
         suspect = {
             name: span
@@ -148,12 +151,12 @@ class CrashGuard:
         }
         self._history = CrashHistory(suspect=suspect, ends=self._history.ends if suspect else 0)
         if not suspect:
-            self._metrics.set("cautious", 0.0)
+            self.ports.metrics.set("cautious", 0.0)
 
     def _hold(self, in_hand: Offsets) -> None:
         now = msgspec.structs.replace(self._history, in_hand=in_hand)
         try:
-            self._journal.write(b"" if now == CrashHistory() else msgspec.json.encode(now))
+            self.ports.journal.write(b"" if now == CrashHistory() else msgspec.json.encode(now))
         except SpoolError as error:  # a full disk stops nobody: the spool says so
             self._log.warning("journal_refused", message=str(error))
 

@@ -7,6 +7,7 @@ Reads top to bottom in `Flusher.flush`. On return everything of the batch is com
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
 
 import structlog
@@ -33,7 +34,7 @@ from log_partitioner.batch.messages import (
 )
 from log_partitioner.batch.pack_plan import FEW_PARTS, seal_rules
 from log_partitioner.batch.seal import SealedObject, seal
-from log_partitioner.boundary import Clock, Committer, Membership, Message, Metrics, SentFlush
+from log_partitioner.boundary import Membership, Message, SentFlush
 from log_partitioner.config.settings import Settings
 from log_partitioner.control.deadline import Deadline
 from log_partitioner.control.flush_policy import FlushCost, FlushLoad, FlushReason, FlushSteps, FlushWork
@@ -51,7 +52,8 @@ from log_partitioner.formats.model import CommittedOffset, TopicPartition
 from log_partitioner.formats.object_key import schema_key
 from log_partitioner.formats.offset_metadata import SourceTopics
 from log_partitioner.privacy import describe
-from log_partitioner.runtime.uploader import Upload, Uploader, bytes_upload, file_upload
+from log_partitioner.runtime.ports import Ports
+from log_partitioner.runtime.uploader import Upload, bytes_upload, file_upload
 
 KNOWN_SCHEMAS_MAX = 100_000
 KNOWN_SCHEMAS_S = 3600.0  # somebody may delete them, as by a lifecycle rule: then they are written again
@@ -61,40 +63,25 @@ ROUTINE = frozenset(
 ILLEGAL_GENERATION = "ILLEGAL_GENERATION"
 
 
+@dataclass(eq=False)
 class Flusher:
     """Makes a closed batch durable, then commits it; used by the loop thread only."""
 
-    def __init__(
-        self,
-        *,
-        settings: Settings,
-        sender: Sender,
-        uploader: Uploader,
-        committer: Committer,
-        membership: Callable[[], Membership],
-        topics: SourceTopics,
-        clock: Clock,
-        metrics: Metrics,
-        abandoned: Callable[[], bool],
-        require_fit: Callable[[ClosedBatch], None],
-    ) -> None:
+    ports: Ports
+    settings: Settings
+    sender: Sender
+    topics: SourceTopics
+    require_fit: Callable[[ClosedBatch], None]
+
+    def __post_init__(self) -> None:
         self.cost = FlushCost()
-        self.seal_rules = seal_rules(settings)
-        self._prefix = settings.s3.prefix
-        self._budget = settings.flush
-        self._kafka = settings.kafka
-        self._sender = sender
-        self._uploader = uploader
-        self._committer = committer
-        self._membership = membership
-        self._topics = topics
-        self._clock = clock
-        self._metrics = metrics
-        self._abandoned = abandoned
-        self._require_fit = require_fit
+        self.seal_rules = seal_rules(self.settings)
+        self._prefix = self.settings.s3.prefix
+        self._budget, self._kafka = self.settings.flush, self.settings.kafka
+        self._membership = self.ports.consumer.membership
         self._seq = 0
         self._known_schemas: set[str] = set()
-        self._known_until = Deadline.after(KNOWN_SCHEMAS_S, clock.now_s)
+        self._known_until = Deadline.after(KNOWN_SCHEMAS_S, self.ports.clock.now_s)
         self._log = structlog.get_logger("flusher")
 
     def flush(self, batch: ClosedBatch, reason: FlushReason, *, deadline: Deadline) -> SentFlush:
@@ -111,7 +98,7 @@ class Flusher:
             raise
 
     def _flush(self, batch: ClosedBatch, reason: FlushReason, deadline: Deadline) -> SentFlush:
-        self._require_fit(batch)
+        self.require_fit(batch)
         membership = self._membership()  # taken when the batch is closed, not when it is sent (DESIGN 4.4)
         opened = batch.opening.membership
         if membership.member_id != opened.member_id:
@@ -171,7 +158,7 @@ class Flusher:
             steps.rows_sealed = done
             if finished is not None:
                 sealed.append(finished)
-            if steps.deadline.has_passed() or self._abandoned():
+            if steps.deadline.has_passed() or self.ports.stop.abandoned:
                 raise UploadError(f"{done} of {len(rows)} rows are sealed in time", object_key="")
         batch.check(rows_in(sealed))
         steps.done("seal")
@@ -187,8 +174,8 @@ class Flusher:
         letters, letter_uploads = self._letter_uploads(batch)
         uploads += letter_uploads
         steps.uploads = len(uploads)
-        stored = self._uploader.put_all(
-            uploads, steps.deadline, abandoned=self._abandoned, note_stored=steps.note_stored
+        stored = self.ports.uploads.put_all(
+            uploads, steps.deadline, abandoned=lambda: self.ports.stop.abandoned, note_stored=steps.note_stored
         )
         self._known_schemas.update(one.fingerprint for one in new)
         letter_objects = stored[len(sealed) + len(new) :]
@@ -211,7 +198,7 @@ class Flusher:
     def _new_schemas(self, sealed: Iterable[SealedObject]) -> list[RowSchema]:
         if self._known_until.has_passed() or len(self._known_schemas) > KNOWN_SCHEMAS_MAX:
             self._known_schemas.clear()
-            self._known_until = Deadline.after(KNOWN_SCHEMAS_S, self._clock.now_s)
+            self._known_until = Deadline.after(KNOWN_SCHEMAS_S, self.ports.clock.now_s)
         schemas = {one.schema.fingerprint: one.schema for one in sealed}
         return [schema for fingerprint, schema in schemas.items() if fingerprint not in self._known_schemas]
 
@@ -256,7 +243,7 @@ class Flusher:
         steps: FlushSteps,
     ) -> tuple[list[Message], FlushRecord]:
         """Make the messages of the references topic, and the flush record."""
-        sender, now_ms, batch_id = self._sender, self._clock.wall_ms(), batch.batch_id
+        sender, now_ms, batch_id = self.sender, self.ports.clock.wall_ms(), batch.batch_id
         announced = list(
             reference_messages(uploaded, sender, batch_id=batch_id, generation=batch.opening.generation, at_ms=now_ms)
         )
@@ -264,7 +251,7 @@ class Flusher:
         self._seq += 1
         flush_record = flush_record_of(
             batch, sender, (one.sealed for one in uploaded), seq=self._seq, reason=reason, ended_at_ms=now_ms,
-            step_seconds=steps.seconds, topic_ids=self._topics.ids,
+            step_seconds=steps.seconds, topic_ids=self.topics.ids,
         )  # fmt: skip
         steps.done("announce")
         return announced, flush_record
@@ -273,7 +260,7 @@ class Flusher:
         self, batch: ClosedBatch, announced: list[Message], flush_record: FlushRecord, letter_keys: Mapping[int, str]
     ) -> Iterator[Message]:
         """Yield all messages; dead letters one by one, or each of them would be in memory twice."""
-        sender, limit, at_ms = self._sender, self._kafka.message_bytes_max, flush_record.ended_at_ms
+        sender, limit, at_ms = self.sender, self._kafka.message_bytes_max, flush_record.ended_at_ms
         yield from announced
         yield from flush_messages(flush_record, sender, message_bytes_max=limit, at_ms=at_ms)
         for number, letter in enumerate(batch.dead_letters):
@@ -282,7 +269,7 @@ class Flusher:
 
     def _offsets(self, batch: ClosedBatch) -> dict[TopicPartition, CommittedOffset]:
         """Return the offsets to commit, each with metadata about its topic."""
-        metadata_of = self._topics.metadata_of
+        metadata_of = self.topics.metadata_of
         return {tp: offset._replace(metadata=metadata_of(tp)) for tp, offset in batch.next_offsets().items()}
 
     def _commit(
@@ -301,7 +288,7 @@ class Flusher:
         id proves that we were never put out. Under KIP-848 it proves nothing, and the commit is not repeated.
         """
         try:
-            self._committer.commit(messages(), offsets, membership, deadline=deadline)
+            self.ports.committer.commit(messages(), offsets, membership, deadline=deadline)
         except CommitAbortedError as error:
             fresh, opened = self._membership(), batch.opening.membership
             is_same = fresh.member_id == opened.member_id and not opened.outlives_fencing
@@ -313,8 +300,8 @@ class Flusher:
         else:
             return membership
         # Not while the first error is handled: the library keeps what is (KAFKA_FACTS L10), with its producer.
-        self._metrics.add("commits_repeated")
-        self._committer.commit(messages(), offsets, fresh, deadline=deadline)
+        self.ports.metrics.add("commits_repeated")
+        self.ports.committer.commit(messages(), offsets, fresh, deadline=deadline)
         return fresh
 
     def _report_committed(
@@ -344,14 +331,14 @@ class Flusher:
             member_generation=membership.generation,
         )
         tell(self._log.info, committed)
-        self._metrics.add("flushes", reason=reason.value, outcome="committed")
+        self.ports.metrics.add("flushes", reason=reason.value, outcome="committed")
         for name in ("objects", "references", "object_bytes"):
-            self._metrics.add(name, getattr(committed, name))
+            self.ports.metrics.add(name, getattr(committed, name))
         # Top-level fields that are kept as JSON text: types in conflict, or nested too deep.
         fields = (child for one in sealed for child in one.entry_type.by_name.values())
-        self._metrics.add("schema_conflicts", sum(child is Scalar.JSON for child in fields))
+        self.ports.metrics.add("schema_conflicts", sum(child is Scalar.JSON for child in fields))
         for step, seconds in steps.seconds.items():
-            self._metrics.observe("flush_step_seconds", seconds, step=step)
+            self.ports.metrics.observe("flush_step_seconds", seconds, step=step)
 
     def _report_discarded(self, batch: ClosedBatch, error: Exception, reason: FlushReason) -> None:
         """Report a batch that was not committed, or whose outcome is unknown, and the cost of giving it up."""
@@ -368,7 +355,7 @@ class Flusher:
             cost=cost_of(batch.spans) + (", unless they are committed" if is_unknown else ""),
         )
         tell(self._log.warning, discarded)
-        self._metrics.add("flushes", reason=reason.value, outcome="unknown" if is_unknown else "discarded")
+        self.ports.metrics.add("flushes", reason=reason.value, outcome="unknown" if is_unknown else "discarded")
 
     def _learn(self, batch: ClosedBatch, steps: FlushSteps) -> None:
         """Learn from a flush, also from a failed one: so much work was done in so many seconds."""

@@ -8,6 +8,7 @@ ever.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import structlog
 
@@ -19,22 +20,24 @@ AGAIN_MAX_S = 300.0  # or that much later
 NAMED_MAX = 20
 
 
+@dataclass(eq=False)
 class OpenTransactions:
     """Knows since when each TopicPartition has stood still at the same offset; used by the loop thread."""
 
-    def __init__(self, *, clock: Clock, metrics: Metrics) -> None:
-        self._clock = clock
-        self._metrics = metrics
+    clock: Clock
+    metrics: Metrics
+
+    def __post_init__(self) -> None:
         self._since: dict[tuple[TopicPartition, int], float] = {}
         self._due_s = TELL_S
         self._log = structlog.get_logger("open_transactions")
 
     def look(self, blocked: Mapping[TopicPartition, int]) -> None:
         """Note the TopicPartitions that stand still, and their offsets; publish the longest time, and log it if due."""
-        now_s = self._clock.now_s()
+        now_s = self.clock.now_s()
         self._since = {place: self._since.get(place, now_s) for place in blocked.items()}
         age_s = now_s - min(self._since.values(), default=now_s)
-        self._metrics.set("open_transaction_seconds", age_s)
+        self.metrics.set("open_transaction_seconds", age_s)
         if age_s < TELL_S:
             self._due_s = TELL_S
         elif age_s >= self._due_s:

@@ -14,11 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import structlog
 
-from log_partitioner.boundary import FIRST_OFFSET, Clock, Consumer, FlushRecords
+from log_partitioner.boundary import FIRST_OFFSET
 from log_partitioner.config.settings import KafkaSettings
 from log_partitioner.control.deadline import Deadline
 from log_partitioner.control.flush_history import Foreign
@@ -34,6 +35,7 @@ from log_partitioner.errors import (
 from log_partitioner.formats import offset_metadata
 from log_partitioner.formats.model import CommittedOffset, TopicPartition
 from log_partitioner.formats.offset_metadata import SourceTopics
+from log_partitioner.runtime.ports import Ports
 
 TOPIC_IDS_S = 10.0  # for Kafka's ids of topics, which a broker need not have
 READ_S = 60.0  # for flush records
@@ -50,25 +52,17 @@ class NextPosition(NamedTuple):
     source: Literal["committed", "policy"]
 
 
+@dataclass(eq=False)
 class Positions:
     """Finds next offsets; used by the loop thread only, outside callbacks. `topics` is kept up to date."""
 
-    def __init__(
-        self,
-        *,
-        settings: KafkaSettings,
-        consumer: Consumer,
-        flush_records: FlushRecords,
-        topics: SourceTopics,
-        clock: Clock,
-    ) -> None:
+    ports: Ports
+    settings: KafkaSettings
+    topics: SourceTopics
+
+    def __post_init__(self) -> None:
         self.flushed_topics: set[str] = set()
         """Topics of which the group is known to have flushed something."""
-        self._settings = settings
-        self._consumer = consumer
-        self._flush_records = flush_records
-        self._topics = topics
-        self._clock = clock
         self._flushed: dict[TopicPartition, int | None] = {}
         self._read_whole: set[TopicPartition] = set()
         self._wrong_until: dict[TopicPartition, Deadline] = {}
@@ -95,10 +89,10 @@ class Positions:
         try:
             if any(offset is None for offset in known.values()):
                 self._ask_ids(deadline)
-            committed = self._consumer.committed(sorted(known), deadline=deadline)
+            committed = self.ports.consumer.committed(sorted(known), deadline=deadline)
             there = {tp: one for tp, one in committed.items() if one is not None}
             for tp, one in there.items():
-                self._topics.keep(tp, one.metadata)
+                self.topics.keep(tp, one.metadata)
             self._require_same_topics({tp: one for tp, one in there.items() if known[tp] is None})
             missing = committed.keys() - there.keys()
             self._read_flush_records(missing, there, deadline)
@@ -117,9 +111,9 @@ class Positions:
         }
 
     def _ask_ids(self, deadline: Deadline) -> None:
-        found = self._consumer.topic_ids(self._settings.source_topics, deadline=deadline.at_most(TOPIC_IDS_S))
+        found = self.ports.consumer.topic_ids(self.settings.source_topics, deadline=deadline.at_most(TOPIC_IDS_S))
         for topic, topic_id in found.items():
-            known = self._topics.ids.setdefault(topic, topic_id)
+            known = self.topics.ids.setdefault(topic, topic_id)
             if known != topic_id:  # started again we see what the group has committed of which
                 raise StartPositionError(
                     f"topic {topic} was made anew while this worker ran: its id was {known}, now it is {topic_id}. "
@@ -131,13 +125,13 @@ class Positions:
         differ: dict[str, list[str]] = {}
         unknown = set()
         for tp, one in sorted(committed.items()):
-            was, now = offset_metadata.decode(one.metadata).topic_id, self._topics.ids.get(tp.topic)
+            was, now = offset_metadata.decode(one.metadata).topic_id, self.topics.ids.get(tp.topic)
             if was is None or now is None:
                 unknown.add(tp)
             elif was != now:
                 differ.setdefault(tp.topic, []).append(f"{tp} ({one.offset}, of id {was})")
         if differ:
-            sentences = (describe_made_anew(topic, self._topics.ids[topic], each) for topic, each in differ.items())
+            sentences = (describe_made_anew(topic, self.topics.ids[topic], each) for topic, each in differ.items())
             raise StartPositionError(" ".join(sentences))
         if new := sorted(unknown - self._reported):  # unknown is not different; the next commit says it
             self._log.warning("committed_topic_id_unknown", topic_partitions=[str(tp) for tp in new])
@@ -155,12 +149,12 @@ class Positions:
         if not lost and not new:
             return
         try:
-            found, foreign, topics = self._flush_records.read(
-                lost, self._topics, newest_of=new, deadline=deadline.at_most(READ_S)
+            found, foreign, topics = self.ports.flush_records.read(
+                lost, self.topics, newest_of=new, deadline=deadline.at_most(READ_S)
             )
         except HistoryUnknownError as error:
             names = listed(map(str, lost + new))
-            if not self._settings.accept_unknown_history:
+            if not self.settings.accept_unknown_history:
                 if isinstance(error, TopicMissingError):
                     raise self._wrong([*lost, *new], str(error)) from error
                 text = f"whether the group has flushed {names} beyond its committed offsets is not known: {error}"
@@ -203,14 +197,14 @@ class Positions:
             elif one.offset > end and not offset_metadata.decode(one.metadata).is_ours:
                 theirs[tp] = one
         if theirs:
-            raise StartPositionError(describe_theirs(self._settings.group_id, theirs, ends))
+            raise StartPositionError(describe_theirs(self.settings.group_id, theirs, ends))
         for tp in committed.keys() - lost.keys():
             self._wrong_until.pop(tp, None)
         if lost:
-            raise self._wrong(lost, describe_lost(self._settings.group_id, lost, committed))
+            raise self._wrong(lost, describe_lost(self.settings.group_id, lost, committed))
 
     def _wrong(self, tps: Iterable[TopicPartition], text: str) -> Exception:
-        until = Deadline.after(WRONG_MAX_S, self._clock.now_s)
+        until = Deadline.after(WRONG_MAX_S, self.ports.clock.now_s)
         is_over = any(self._wrong_until.setdefault(tp, until).has_passed() for tp in tps)
         return StartPositionError(text) if is_over else CommittedOffsetError(text)
 
@@ -218,7 +212,7 @@ class Positions:
         """Ask for the policy's start of TopicPartitions that were never committed; in a flushed topic they are new."""
         if not tps:
             return {}
-        start_at = self._settings.start_at
+        start_at = self.settings.start_at
         unknown = [tp for tp in tps if tp.topic not in self.flushed_topics]
         if unknown and start_at == "fail":
             raise StartPositionError(
@@ -226,7 +220,7 @@ class Positions:
                 "beginning or a time for the first start, or commit offsets for this group "
                 f"(`{command('flushed', unknown[0].topic)}` takes them from flush records)"
             )
-        return self._consumer.offsets_at(
+        return self.ports.consumer.offsets_at(
             tps, start_at if isinstance(start_at, int) else FIRST_OFFSET, deadline=deadline
         )
 
@@ -257,11 +251,11 @@ class Positions:
         if self._looks_left:
             self._looks_left -= 1
             with suppress(HistoryUnknownError, LeavingError):
-                found = self._flush_records.read((), self._topics, deadline=deadline.at_most(LOOK_S))
+                found = self.ports.flush_records.read((), self.topics, deadline=deadline.at_most(LOOK_S))
                 self._require_alone(found.foreign)
 
     def _require_alone(self, foreign: Iterable[Foreign]) -> None:
-        if sentences := [describe_foreign(one, self._settings.group_id) for one in foreign]:
+        if sentences := [describe_foreign(one, self.settings.group_id) for one in foreign]:
             raise StartPositionError(" ".join(sentences))
 
 

@@ -8,14 +8,16 @@ offsets skip`).
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import structlog
 
-from log_partitioner.boundary import Clock, Consumer, FetchFailure, Metrics
+from log_partitioner.boundary import FetchFailure
 from log_partitioner.control.deadline import Deadline
 from log_partitioner.formats.log_events import Unreadable, tell
 from log_partitioner.formats.model import CommittedOffset, TopicPartition
+from log_partitioner.runtime.ports import Ports
 from log_partitioner.runtime.recorder import Recorder
 
 RETRIES = 3  # before the TopicPartition counts as held
@@ -32,14 +34,14 @@ class _Trouble(NamedTuple):
     due_s: float
 
 
+@dataclass(eq=False)
 class Refetcher:
     """Watches the consumer's failures; used by the loop thread, outside callbacks."""
 
-    def __init__(self, *, recorder: Recorder, consumer: Consumer, clock: Clock, metrics: Metrics) -> None:
-        self._recorder = recorder
-        self._consumer = consumer
-        self._clock = clock
-        self._metrics = metrics
+    ports: Ports
+    recorder: Recorder
+
+    def __post_init__(self) -> None:
         self._troubles: dict[TopicPartition, _Trouble] = {}
         self._log = structlog.get_logger("refetch")
 
@@ -49,8 +51,8 @@ class Refetcher:
         The consumer assigns the TopicPartition anew, which the library may take for the answer to a revoke that it has
         not reported yet. Then the next owner reads the revoked ones, from their committed offsets.
         """
-        owned, now_s = self._recorder.positions, self._clock.now_s()
-        failures = {tp: failure for tp, failure in self._consumer.failures().items() if tp in owned}
+        owned, now_s = self.recorder.positions, self.ports.clock.now_s()
+        failures = {tp: failure for tp, failure in self.ports.consumer.failures().items() if tp in owned}
         # What has not failed again for a while may have no record there: nobody knows that it can be read.
         self._troubles = {
             tp: one
@@ -69,16 +71,16 @@ class Refetcher:
         if due:
             flush()
         for tp in due:
-            if (progress := self._recorder.positions.get(tp)) is not None:
+            if (progress := self.recorder.positions.get(tp)) is not None:
                 start = CommittedOffset(progress.next_offset, progress.leader_epoch)
-                self._consumer.seek(tp, start, deadline=deadline)
-        self._metrics.set("held_topic_partitions", sum(one.times > RETRIES for one in self._troubles.values()))
+                self.ports.consumer.seek(tp, start, deadline=deadline)
+        self.ports.metrics.set("held_topic_partitions", sum(one.times > RETRIES for one in self._troubles.values()))
 
     def _note(self, tp: TopicPartition, offset: int, failure: FetchFailure) -> None:
         """Count one more failure in a row."""
         known = self._troubles.get(tp)
         times = 1 if known is None else known.times + 1
         wait_s = RETRY_S * 2 ** (times - 1) if times <= RETRIES else HOLD_S
-        self._troubles[tp] = _Trouble(offset, times, failure, self._clock.now_s() + wait_s)
-        self._metrics.add("fetch_failures", 1, code=failure.code)
+        self._troubles[tp] = _Trouble(offset, times, failure, self.ports.clock.now_s() + wait_s)
+        self.ports.metrics.add("fetch_failures", 1, code=failure.code)
         tell(self._log.warning, Unreadable(*tp, offset, times=times, code=failure.code, message=failure.message))

@@ -7,12 +7,12 @@ heartbeats from its own thread, and `max.poll.interval.ms` is the bound.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from dataclasses import dataclass
 
 import structlog
 
 from log_partitioner.batch.fast_lane import LARGE_BYTES
-from log_partitioner.boundary import Clock, Consumer, Journal, Metrics, Poll
+from log_partitioner.boundary import Poll
 from log_partitioner.control.flush_policy import FlushBounds, FlushReason, decide_by_load
 from log_partitioner.control.state import Phase
 from log_partitioner.errors import SpoolError
@@ -22,6 +22,7 @@ from log_partitioner.runtime.controller import Controller
 from log_partitioner.runtime.crash_guard import CrashGuard
 from log_partitioner.runtime.flusher import Flusher
 from log_partitioner.runtime.open_transactions import OpenTransactions
+from log_partitioner.runtime.ports import Ports
 from log_partitioner.runtime.recorder import Recorder
 from log_partitioner.runtime.refetch import Refetcher
 
@@ -36,60 +37,21 @@ Gaps = dict[TopicPartition, list[tuple[int, int]]]
 """Offsets [from, to) without a record, by TopicPartition."""
 
 
-class StopFlag:
-    """The requests to stop: the first asks for a flush and an orderly leave, the second abandons the flush.
-
-    Both are as safe.
-    """
-
-    def __init__(self) -> None:
-        self.requests = 0
-
-    @property
-    def requested(self) -> bool:
-        """Whether to stop."""
-        return self.requests > 0
-
-    @property
-    def abandoned(self) -> bool:
-        """Whether to stop without finishing the flush."""
-        return self.requests > 1
-
-    def request(self) -> None:
-        """Ask once more."""
-        self.requests += 1
-
-
+@dataclass(eq=False)
 class Runloop:
     """Runs a worker until it is asked to stop."""
 
-    def __init__(
-        self,
-        *,
-        bounds: FlushBounds,
-        controller: Controller,
-        recorder: Recorder,
-        flusher: Flusher,
-        consumer: Consumer,
-        journal: Journal,
-        clock: Clock,
-        metrics: Metrics,
-        stop: StopFlag,
-        beat: Callable[[], None],
-    ) -> None:
+    ports: Ports
+    bounds: FlushBounds
+    controller: Controller
+    recorder: Recorder
+    flusher: Flusher
+
+    def __post_init__(self) -> None:
         self.records_max = RECORDS_MAX
-        self._bounds = bounds
-        self._controller = controller
-        self._recorder = recorder
-        self._flusher = flusher
-        self._consumer = consumer
-        self._refetcher = Refetcher(recorder=recorder, consumer=consumer, clock=clock, metrics=metrics)
-        self._crash_guard = CrashGuard(journal, recorder=recorder, metrics=metrics)
-        self._open_transactions = OpenTransactions(clock=clock, metrics=metrics)
-        self._clock = clock
-        self._metrics = metrics
-        self._stop = stop
-        self._beat = beat
+        self._refetcher = Refetcher(self.ports, self.recorder)
+        self._crash_guard = CrashGuard(self.ports, self.recorder)
+        self._open_transactions = OpenTransactions(self.ports.clock, self.ports.metrics)
         self._weight = self._check_at = 0
         self._one_by_one = 0
         self._gaps: Gaps = {}
@@ -102,22 +64,22 @@ class Runloop:
             StopError: the worker cannot go on.
         """
         self.begin()
-        while self._controller.state.phase is not Phase.STOPPED:
-            self._beat()
+        while self.controller.state.phase is not Phase.STOPPED:
+            self.ports.beat()
             self.turn()
 
     def begin(self) -> None:
         """Settle the remains of an earlier process, and join the group."""
         self._crash_guard.begin()
-        self._controller.begin()
-        self._consumer.subscribe(self._controller)
+        self.controller.begin()
+        self.ports.consumer.subscribe(self.controller)
 
     def turn(self) -> None:
         """Do one turn."""
-        self._controller.prepare()
-        self._controller.position()
-        records = self._consumer.consume(records_max=self.records_max, timeout_s=POLL_S)
-        self._controller.consume_returned()
+        self.controller.prepare()
+        self.controller.position()
+        records = self.ports.consumer.consume(records_max=self.records_max, timeout_s=POLL_S)
+        self.controller.consume_returned()
         if records:
             try:
                 self._record_all(records)
@@ -126,14 +88,14 @@ class Runloop:
             except Exception:  # of broker, store or disk, or a bug of ours: it would be no record's doing
                 self._crash_guard.release()
                 raise
-        self._refetcher.turn(flush=lambda: self._flush(FlushReason.REFETCH), deadline=self._controller.deadline)
+        self._refetcher.turn(flush=lambda: self._flush(FlushReason.REFETCH), deadline=self.controller.deadline)
         self._count(len(records))
-        if self._stop.requested:
-            self._controller.stop()
+        if self.ports.stop.requested:
+            self.controller.stop()
             return
-        self._controller.tick()
-        opening = self._recorder.opening
-        if opening is not None and self._clock.now_s() - opening.opened_at_s >= self._bounds.interval_s:
+        self.controller.tick()
+        opening = self.recorder.opening
+        if opening is not None and self.ports.clock.now_s() - opening.opened_at_s >= self.bounds.interval_s:
             self._flush(FlushReason.INTERVAL)
         self._publish()
 
@@ -151,18 +113,18 @@ class Runloop:
                         refused[cause] += 1
                     at += 1
         for cause, count in refused.items():
-            self._metrics.add("records_refused", count, cause=cause)
+            self.ports.metrics.add("records_refused", count, cause=cause)
             tell(self._log.info, RecordsNotRecorded(cause, records=count))
         self._report_gaps()
 
     def _take(self, poll: Poll, first: int, stop: int) -> int:
         """Record plain records at once, up to the next look at the size of the batch; returns how many."""
-        recorder, size_max = self._recorder, self._controller.state.size_max
+        recorder, size_max = self.recorder, self.controller.state.size_max
         if not recorder.takes_many or recorder.opening is None:
             return 0
-        if self._controller.state.to_seek or self._crash_guard.is_alone:
+        if self.controller.state.to_seek or self._crash_guard.is_alone:
             return 0
-        load, bytes_max, entries_max = recorder.load(), self._bounds.bytes_max, self._check_at - self._weight
+        load, bytes_max, entries_max = recorder.load(), self.bounds.bytes_max, self._check_at - self._weight
         if size_max is not None:
             bytes_max, entries_max = size_max.source_bytes, min(entries_max, size_max.entries - load.entries)
         taken = recorder.take(
@@ -178,39 +140,39 @@ class Runloop:
 
     def _record_one(self, record: SourceRecord) -> str | None:
         """Record a record, and flush a full batch; returns the cause if it is refused: then it is read again."""
-        positions, tp = self._recorder.positions, record.tp
-        if tp in self._controller.state.to_seek:
+        positions, tp = self.recorder.positions, record.tp
+        if tp in self.controller.state.to_seek:
             return "rewound"
-        if not self._recorder.accepts(record):
+        if not self.recorder.accepts(record):
             return "covered" if tp in positions else "not_owned"
         if not self._has_room(record):
             return "rewound"
-        if self._recorder.opening is None:
-            if not self._controller.open_batch():
+        if self.recorder.opening is None:
+            if not self.controller.open_batch():
                 return "rewound"
             self._weight = self._check_at = 0
         expected = positions[tp].next_offset
         if record.offset > expected:
             self._gaps.setdefault(tp, []).append((expected, record.offset))
         self._weight += self._crash_guard.record(record)
-        self._one_by_one += self._recorder.has_lane
+        self._one_by_one += self.recorder.has_lane
         self._look()
         return None
 
     def _look(self) -> None:
         """Spill, or flush a full batch."""
         try:
-            self._recorder.make_room()
+            self.recorder.make_room()
         except SpoolError as error:  # what was recorded stays in memory
             self._log.warning("spill_refused", message=str(error))
             self._flush(FlushReason.SPOOL)
             return
-        size_max = self._controller.state.size_max
+        size_max = self.controller.state.size_max
         if self._weight < self._check_at and size_max is None:
             return
         self._check_at = self._weight + min(CHECK_EVERY, 1 + self._weight // CHECK_PART)
-        load = self._recorder.load()
-        reason = decide_by_load(load, self._bounds, estimate_s=self._flusher.estimate_s(load), size_max=size_max)
+        load = self.recorder.load()
+        reason = decide_by_load(load, self.bounds, estimate_s=self.flusher.estimate_s(load), size_max=size_max)
         if reason is not None:
             self._flush(reason)
 
@@ -219,54 +181,54 @@ class Runloop:
 
         Returns False if that batch was discarded, and the record is to be read again.
         """
-        size, size_max = len(record.value or b""), self._controller.state.size_max
-        if self._recorder.opening is None or (size <= LARGE_BYTES and size_max is None):
+        size, size_max = len(record.value or b""), self.controller.state.size_max
+        if self.recorder.opening is None or (size <= LARGE_BYTES and size_max is None):
             return True
-        source_bytes = self._recorder.load().source_bytes + size
+        source_bytes = self.recorder.load().source_bytes + size
         if size_max is not None and source_bytes > size_max.source_bytes:
             self._flush(FlushReason.SHRUNK)
-        elif source_bytes > self._bounds.bytes_max:
+        elif source_bytes > self.bounds.bytes_max:
             self._flush(FlushReason.BYTES)
-        return record.tp not in self._controller.state.to_seek
+        return record.tp not in self.controller.state.to_seek
 
     def _flush(self, reason: FlushReason) -> None:
         """Flush the open batch between two records; none is in hand meanwhile. Reports holes in the offsets before."""
-        if not self._recorder.has_progress:
+        if not self.recorder.has_progress:
             return
         self._report_gaps()
         self._crash_guard.release()
-        self._controller.flush_due(reason)
+        self.controller.flush_due(reason)
 
     def _report_gaps(self) -> None:
         gaps, self._gaps = self._gaps, {}
         for tp, holes in gaps.items():  # legal where a hole holds no data record (KAFKA_FACTS O5)
-            self._metrics.add("offset_gaps", len(holes))
+            self.ports.metrics.add("offset_gaps", len(holes))
             tell(self._log.info, OffsetGaps(*tp, gaps=len(holes), first=holes[:GAPS_LOGGED_MAX]))
 
     def _count(self, records: int) -> None:
         """Count the records of this turn, before a flush that may be the last."""
         if records:
-            self._metrics.add("records", records)
-            self._metrics.add("records_given_back", self._one_by_one)
+            self.ports.metrics.add("records", records)
+            self.ports.metrics.add("records_given_back", self._one_by_one)
             self._one_by_one = 0
-        for outcome, count in self._recorder.outcomes.items():
-            self._metrics.add("entries", count, outcome=outcome)
-        self._recorder.outcomes.clear()
+        for outcome, count in self.recorder.outcomes.items():
+            self.ports.metrics.add("entries", count, outcome=outcome)
+        self.recorder.outcomes.clear()
 
     def _publish(self) -> None:
         """Publish the owned TopicPartitions and the state of the open batch."""
-        positions = self._recorder.positions
+        positions = self.recorder.positions
         next_offsets = {tp: one.next_offset for tp, one in positions.items()}
-        self._open_transactions.look(self._consumer.blocked_by_transaction(next_offsets))
-        for tp, end in self._consumer.ends(next_offsets).items():
+        self._open_transactions.look(self.ports.consumer.blocked_by_transaction(next_offsets))
+        for tp, end in self.ports.consumer.ends(next_offsets).items():
             committed, labels = positions[tp].first_offset, {"topic": tp.topic, "partition": str(tp.partition)}
-            self._metrics.set("lag_records", max(0, end - committed), **labels)
-            self._metrics.set("committed_offset", committed, **labels)
-        load = self._recorder.load()
-        self._metrics.set("spool_bytes", load.spool_bytes)
-        self._metrics.set("memory_bytes", load.memory_bytes)
-        self._metrics.set("partition_keys", load.partition_keys)
-        self._metrics.set("batch_entries", load.entries)
-        self._metrics.set("owned_topic_partitions", len(positions))
+            self.ports.metrics.set("lag_records", max(0, end - committed), **labels)
+            self.ports.metrics.set("committed_offset", committed, **labels)
+        load = self.recorder.load()
+        self.ports.metrics.set("spool_bytes", load.spool_bytes)
+        self.ports.metrics.set("memory_bytes", load.memory_bytes)
+        self.ports.metrics.set("partition_keys", load.partition_keys)
+        self.ports.metrics.set("batch_entries", load.entries)
+        self.ports.metrics.set("owned_topic_partitions", len(positions))
         for phase in Phase:
-            self._metrics.set("state", float(phase is self._controller.state.phase), state=phase.value)
+            self.ports.metrics.set("state", float(phase is self.controller.state.phase), state=phase.value)

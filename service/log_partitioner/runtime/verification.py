@@ -6,38 +6,30 @@ Owns which flushes are judged and when, and reports the outcome. Remembers nothi
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from dataclasses import dataclass
 
 import structlog
 
-from log_partitioner.boundary import Clock, FlushFindings, FlushJudge, Metrics, SentFlush
+from log_partitioner.boundary import FlushFindings, SentFlush
 from log_partitioner.config.settings import VerifySettings
 from log_partitioner.control.deadline import Deadline
 from log_partitioner.errors import VerificationError
 from log_partitioner.formats.log_events import FlushDiffers, FlushVerified, tell
+from log_partitioner.runtime.ports import Ports
 
 HURRIED_S = 10.0  # for a judgement once the worker is asked to stop: it has a grace period
 
 
+@dataclass(eq=False)
 class Verification:
     """Has flushes judged; used by the loop thread only."""
 
-    def __init__(
-        self,
-        rules: VerifySettings,
-        judge: FlushJudge,
-        *,
-        clock: Clock,
-        metrics: Metrics,
-        is_hurried: Callable[[], bool],
-    ) -> None:
+    ports: Ports
+    rules: VerifySettings
+
+    def __post_init__(self) -> None:
         self.differences: Counter[str] = Counter()
-        self._rules = rules
-        self._judge = judge
-        self._clock = clock
-        self._metrics = metrics
-        self._is_hurried = is_hurried
-        self._owed = 1.0 if rules.share else 0.0  # the first flush is judged, then a share of them
+        self._owed = 1.0 if self.rules.share else 0.0  # the first flush is judged, then a share of them
         self._due: SentFlush | None = None
         self._log = structlog.get_logger("verification")
 
@@ -46,7 +38,7 @@ class Verification:
         if self._owed >= 1:
             self._owed -= 1
             self._due = flush
-        self._owed += self._rules.share
+        self._owed += self.rules.share
 
     def look(self, deadline: Deadline) -> None:
         """Have the due flush judged; outside callbacks, before the next commit.
@@ -57,10 +49,10 @@ class Verification:
         """
         flush, self._due = self._due, None
         if flush is not None:
-            began_s, hurried = self._clock.now_s(), deadline.at_most(HURRIED_S)
-            found = self._judge(flush, lambda: hurried if self._is_hurried() else deadline)
-            self._report(flush, found, self._clock.now_s() - began_s)
-        if self.differences and self._rules.on_difference == "stop":
+            began_s, hurried = self.ports.clock.now_s(), deadline.at_most(HURRIED_S)
+            found = self.ports.judge(flush, lambda: hurried if self.ports.stop.requested else deadline)
+            self._report(flush, found, self.ports.clock.now_s() - began_s)
+        if self.differences and self.rules.on_difference == "stop":
             raise VerificationError(
                 f"verification: {self.story()}; nothing more is committed. See the event flush_differs for the places"
             )
@@ -73,15 +65,15 @@ class Verification:
     def _report(self, flush: SentFlush, found: FlushFindings, seconds: float) -> None:
         unverified = 0 if found.problem is None else flush.entries
         verified = flush.entries - unverified
-        self._metrics.add("verified_entries", verified)
-        self._metrics.add("verification_seconds", seconds)
+        self.ports.metrics.add("verified_entries", verified)
+        self.ports.metrics.add("verification_seconds", seconds)
         if found.problem is not None:
-            self._metrics.add("unverified_entries", unverified)
+            self.ports.metrics.add("unverified_entries", unverified)
             self._log.warning("entries_not_verified", entries=unverified, message=found.problem)
         counts = verified, unverified, found.objects
         tell(self._log.info, FlushVerified(flush.batch_id, *counts, round(seconds, 4), found.differences))
         for kind, count in found.differences.items():
-            self._metrics.add("verification_differences", count, kind=kind)
+            self.ports.metrics.add("verification_differences", count, kind=kind)
         self.differences.update(found.differences)
         if found.differences:
             tell(self._log.error, FlushDiffers(flush.batch_id, found.differences, found.places))

@@ -5,23 +5,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import structlog
 
+from log_partitioner.batch.batch import ClosedBatch
 from log_partitioner.batch.messages import Sender
-from log_partitioner.boundary import (
-    Clock,
-    Committer,
-    Consumer,
-    FlushJudge,
-    FlushRecords,
-    Journal,
-    Metrics,
-    Spool,
-)
 from log_partitioner.config.settings import Settings
 from log_partitioner.control.flush_policy import flush_bounds
 from log_partitioner.control.state import Phase
@@ -31,28 +21,11 @@ from log_partitioner.formats.offset_metadata import SourceTopics
 from log_partitioner.privacy import describe
 from log_partitioner.runtime.controller import Controller
 from log_partitioner.runtime.flusher import Flusher
+from log_partitioner.runtime.ports import Ports
 from log_partitioner.runtime.positions import Positions
 from log_partitioner.runtime.recorder import Recorder
-from log_partitioner.runtime.runloop import Runloop, StopFlag
-from log_partitioner.runtime.uploader import Uploader
+from log_partitioner.runtime.runloop import Runloop
 from log_partitioner.runtime.verification import Verification
-
-
-@dataclass(frozen=True, slots=True)
-class Ports:
-    """The outside world of one worker; `require_outside` blocks until its needs there are met."""
-
-    consumer: Consumer
-    committer: Committer
-    flush_records: FlushRecords
-    uploads: Uploader
-    spool: Spool
-    journal: Journal
-    clock: Clock
-    metrics: Metrics
-    stop: StopFlag
-    judge: FlushJudge
-    require_outside: Callable[[], None] = lambda: None
 
 
 class Parts(NamedTuple):
@@ -64,75 +37,33 @@ class Parts(NamedTuple):
     runloop: type[Runloop] = Runloop
 
 
+PRODUCT = Parts()
+
+
+@dataclass(eq=False)
 class Worker:
     """All parts of one worker; used by one thread."""
 
-    def __init__(
-        self,
-        ports: Ports,
-        settings: Settings,
-        *,
-        sender: Sender,
-        new_batch_id: Callable[[], str],
-        beat: Callable[[], None],
-        parts: Parts | None = None,
-    ) -> None:
-        parts = parts or Parts()
-        clock, metrics = ports.clock, ports.metrics
-        self._ports = ports
+    ports: Ports
+    settings: Settings
+    sender: Sender
+    parts: Parts = PRODUCT
+
+    def __post_init__(self) -> None:
+        ports, settings, parts = self.ports, self.settings, self.parts
         self._log = structlog.get_logger("worker")
         self.topics = SourceTopics()
         self.recorder = parts.recorder(settings, ports.spool)
-        self.positions = Positions(
-            settings=settings.kafka,
-            consumer=ports.consumer,
-            flush_records=ports.flush_records,
-            topics=self.topics,
-            clock=clock,
-        )
-        self.flusher = parts.flusher(
-            settings=settings,
-            sender=sender,
-            uploader=ports.uploads,
-            committer=ports.committer,
-            membership=ports.consumer.membership,
-            topics=self.topics,
-            clock=clock,
-            metrics=metrics,
-            abandoned=lambda: ports.stop.abandoned,
-            require_fit=lambda batch: self.recorder.first_look.require_fit(batch, self.positions.flushed_topics),
-        )
-        self.verification = Verification(
-            settings.verify,
-            ports.judge,
-            clock=clock,
-            metrics=metrics,
-            is_hurried=lambda: ports.stop.requested,
-        )
+        self.positions = Positions(ports, settings.kafka, self.topics)
+        self.flusher = parts.flusher(ports, settings, self.sender, self.topics, self._require_fit)
+        self.verification = Verification(ports, settings.verify)
         self.controller = parts.controller(
-            rules=settings.flush,
-            recorder=self.recorder,
-            flusher=self.flusher,
-            consumer=ports.consumer,
-            committer=ports.committer,
-            positions=self.positions,
-            clock=clock,
-            metrics=metrics,
-            new_batch_id=new_batch_id,
-            verification=self.verification,
+            ports, settings.flush, self.recorder, self.flusher, self.positions, self.verification
         )
-        self.loop = parts.runloop(
-            bounds=flush_bounds(settings),
-            controller=self.controller,
-            recorder=self.recorder,
-            flusher=self.flusher,
-            consumer=ports.consumer,
-            journal=ports.journal,
-            clock=clock,
-            metrics=metrics,
-            stop=ports.stop,
-            beat=beat,
-        )
+        self.loop = parts.runloop(ports, flush_bounds(settings), self.controller, self.recorder, self.flusher)
+
+    def _require_fit(self, batch: ClosedBatch) -> None:
+        self.recorder.first_look.require_fit(batch, self.positions.flushed_topics)
 
     def run(self) -> None:
         """Work until asked to stop; blocks. On return everything is committed or discarded.
@@ -141,7 +72,7 @@ class Worker:
             StopError: the worker cannot go on; the last events are in the log.
         """
         try:
-            self._ports.require_outside()
+            self.ports.require_outside()
             self.loop.run()
         except LeavingError:
             raise
@@ -159,4 +90,4 @@ class Worker:
         except (LogPartitionerError, AssertionError, OSError) as error:  # what was wrong before is raised, not this
             self._log.warning("not_discarded", message=describe(error))
         finally:
-            self._ports.consumer.close()
+            self.ports.consumer.close()

@@ -32,7 +32,7 @@ from log_partitioner.errors import LeavingError, SourceError, SpoolError, StopEr
 from log_partitioner.formats.model import CommittedOffset, TopicPartition
 from log_partitioner.runtime import app
 from log_partitioner.runtime.app import Process, handle_signals
-from log_partitioner.runtime.runloop import StopFlag
+from log_partitioner.runtime.ports import StopFlag
 from tests.fakes.clock import FakeClock
 
 
@@ -70,7 +70,7 @@ def test_rules_are_those_of_the_settings(settings: Settings) -> None:
     with ExitStack() as cleanup:
         worker = Process(settings, "b00t", StopFlag(), cleanup).worker
     bounds = FlushBounds(8, 9_000, 90, FIXED_SHARE * 30_000, SPOOL_SHARE * 1_000_000, ESTIMATE_SHARE * (20 - 6))
-    assert worker.loop._bounds == bounds
+    assert worker.loop.bounds == bounds
 
 
 @pytest.mark.parametrize("chosen", ["report", "unready"])
@@ -90,7 +90,7 @@ def test_journal_outlives_the_next_start(settings: Settings) -> None:
     """It lies beside the spool, which a start empties."""
     for said_before in (b"", b"in hand"):
         with ExitStack() as cleanup:
-            journal = Process(settings, "b00t", StopFlag(), cleanup).worker._ports.journal
+            journal = Process(settings, "b00t", StopFlag(), cleanup).worker.ports.journal
             assert journal.read() == said_before
             journal.write(b"in hand")
 

@@ -497,7 +497,7 @@ def test_process_that_is_stopped_behind_an_assignment_asks_again(
     def be_stopped(name: str) -> None:
         if name == where and name not in stopped:
             stopped.append(name)
-            rig.pass_time(worker.controller._rules.poll_budget_s + beyond_s)
+            rig.pass_time(worker.controller.rules.poll_budget_s + beyond_s)
             worker.committer.init_s = 30.0
             if name == "committed":  # and another's transaction is open
                 rig.leave_open(worker, P2)

@@ -17,7 +17,7 @@ class Watched:
 
     def __init__(self) -> None:
         self.clock, self.metrics = FakeClock(), RecordingMetrics()
-        self.watch = OpenTransactions(clock=self.clock, metrics=self.metrics)
+        self.watch = OpenTransactions(self.clock, self.metrics)
 
     @property
     def seconds(self) -> float:

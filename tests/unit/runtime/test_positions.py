@@ -32,13 +32,7 @@ def member_of(rig: Rig) -> FakeWorker:
 def find(rig: Rig, policy: StartAt, *tps: TopicPartition, seconds: float = 80.0) -> dict[TopicPartition, NextPosition]:
     """Ask where a new owner goes on."""
     worker = member_of(rig)
-    positions = Positions(
-        settings=settings_of(policy).kafka,
-        consumer=worker.consumer,
-        flush_records=worker.flush_records,
-        topics=SourceTopics(),
-        clock=rig.clock,
-    )
+    positions = Positions(worker.worker.ports, settings_of(policy).kafka, SourceTopics())
     return positions.find(dict.fromkeys(tps), deadline=Deadline.after(seconds, rig.clock.now_s))
 
 
@@ -388,13 +382,8 @@ def test_ids_of_all_source_topics_are_known_before_foreign_groups_are_judged() -
         return read(tps, known, **more)
 
     worker.flush_records.read = reading  # type: ignore[method-assign, assignment]
-    positions = Positions(
-        settings=settings_of().kafka.model_copy(update={"source_topics": ("source", "web")}),
-        consumer=worker.consumer,
-        flush_records=worker.flush_records,
-        topics=topics,
-        clock=rig.clock,
-    )
+    settings = settings_of().kafka.model_copy(update={"source_topics": ("source", "web")})
+    positions = Positions(worker.worker.ports, settings, topics)
     positions.find({P0: None}, deadline=Deadline.after(80.0, rig.clock.now_s))
     assert asked == [{"source": rig.broker.topic_ids["source"], "web": "an id"}]
 

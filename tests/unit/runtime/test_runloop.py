@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -425,7 +426,7 @@ def test_run_prepares_before_it_joins_and_turns_until_stopped() -> None:
     rig = Rig()
     happened: list[str] = []
     worker = rig.worker(point=happened.append, start=False)
-    worker.loop._beat = worker.stop.request
+    worker.loop.ports = replace(worker.loop.ports, beat=worker.stop.request)
     worker.loop.run()
     assert happened[0] == "init"
     assert worker.controller.state.phase.value == "stopped"

@@ -232,7 +232,7 @@ def test_judgement_holds_up_a_revoke_no_longer_than_a_flush_may(reason: str) -> 
         rig.worker("b", rules=ON)
     else:
         rig.pass_time(30.0)
-    flush, consume, returned_s, gaps = worker.controller._rules, worker.consumer.consume, rig.clock.now_s(), []
+    flush, consume, returned_s, gaps = worker.controller.rules, worker.consumer.consume, rig.clock.now_s(), []
 
     def consume_in_time(**named: Any) -> Poll:
         nonlocal returned_s
