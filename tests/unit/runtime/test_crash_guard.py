@@ -11,7 +11,7 @@ import pytest
 
 from log_partitioner.errors import SourceError
 from log_partitioner.formats.dead_letter import parse_headers
-from log_partitioner.formats.model import CommittedOffset, TopicPartition
+from log_partitioner.formats.model import CommittedOffset
 from log_partitioner.runtime.crash_guard import CrashHistory
 from tests.fakes.journal import FakeJournal
 from tests.fakes.records import P0, P1, poll_of
@@ -255,13 +255,3 @@ def test_fewer_records_are_taken_at_once_from_one_end_to_the_next(ends: int, par
         stop - first for first, stop in worker.loop._crash_guard.parts(poll_of(rig.broker.logs[P0].records), nothing)
     ] == parts
     assert worker.metrics.gauges.get(("cautious", ()), 0) == (ends > 0)
-
-
-def test_suspects_of_what_is_not_ours_slow_nobody() -> None:
-    """Whoever has them now is careful by its own journal."""
-    rig, journal = filled(), FakeJournal()
-    for _ in range(2):
-        assert run_until_it_ends(rig, deadly_worker(rig, journal))
-    worker = rig.worker("a", journal=journal)
-    records = [record._replace(tp=TopicPartition("another", 0)) for record in rig.broker.logs[P1].records]
-    assert [stop - first for first, stop in worker.loop._crash_guard.parts(poll_of(records), nothing)] == [20]

@@ -361,17 +361,6 @@ def test_schema_that_somebody_has_deleted_is_written_again_within_the_hour() -> 
     assert key in rig.bucket.objects
 
 
-def test_schema_that_could_not_be_uploaded_is_tried_again() -> None:
-    """Only what is acknowledged is known."""
-    rig = Rig()
-    worker = holding(rig)
-    worker.store.script.extend([PutFault.NONE, PutFault.NOT_STORED])
-    worker.controller.flush_due(FlushReason.INTERVAL)
-    assert not any(key.endswith(".avsc") for key in rig.bucket.objects)
-    rig.drain()
-    assert any(key.endswith(".avsc") for key in rig.bucket.objects)
-
-
 @pytest.mark.parametrize(
     ("bytes_max", "text_max", "has_text"), [(10**9, 10**5, True), (0, 10**5, False), (10**9, 10, False)]
 )
@@ -469,15 +458,6 @@ def test_finding_3_without_the_guard_the_broker_takes_a_commit_from_nobody() -> 
     worker.flusher._membership = lambda: Membership(-1, "", b"")
     flush(worker, batch=opened_by("", worker.recorder.close()))
     assert rig.committed()[P0] == 3
-
-
-def test_membership_of_another_member_than_the_batch_was_opened_by_is_refused() -> None:
-    """Valid metadata of a new member id proves that we were out of the group in between: the batch is not ours."""
-    rig = Rig()
-    worker = holding(rig)
-    with pytest.raises(MembershipError):
-        flush(worker, batch=opened_by("member-of-before", worker.recorder.close()))
-    assert worker.committer.calls == 0
 
 
 @pytest.mark.parametrize("outcome", [Outcome.UNKNOWN_COMMITTED, Outcome.UNKNOWN_OPEN, Outcome.TIMED_OUT])

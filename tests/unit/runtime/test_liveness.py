@@ -61,17 +61,6 @@ def test_one_record_of_many_users_whose_types_share_nothing_is_delivered(rules: 
     rig.check()
 
 
-def test_store_that_gets_slower_again_costs_one_more_batch_at_most() -> None:
-    """50 PUT/s, then 12, then 2: after each change one batch at most is given up."""
-    rig = Rig(tps=(P0,))
-    worker = rig.owning(rules=Rules().with_layout("file"))
-    for number, seconds in enumerate((0.02, 0.08, 0.5), 1):
-        pace_store(rig, worker, seconds)
-        backlog(rig, 1_000)
-        assert discards(worker) <= number
-    rig.check()
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("changes_at", [0.2, 0.4, 0.6, 0.8])
 def test_store_that_gets_slower_while_a_batch_is_uploaded_costs_that_batch_alone(changes_at: float) -> None:

@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 from log_partitioner.config.section import StartAt
 from log_partitioner.control.deadline import Deadline
 from log_partitioner.control.flush_history import Flushed, OurGroup
-from log_partitioner.errors import DiscardError, HistoryUnknownError, LeavingError, StartPositionError
+from log_partitioner.errors import HistoryUnknownError, LeavingError, StartPositionError
 from log_partitioner.formats.model import CommittedOffset, TopicPartition
 from log_partitioner.formats.offset_metadata import SourceTopics, decode, encode
 from log_partitioner.runtime.positions import WRONG_MAX_S, NextPosition, Positions
@@ -94,20 +94,6 @@ def test_first_flush_commits_where_others_of_its_owner_begin() -> None:
     assert rig.broker.transactions[-1].offsets == {P0: 3}
 
 
-def test_flush_says_nothing_of_what_has_no_place_yet() -> None:
-    """Its start may become another one: a flush record that names it would be history that never was."""
-    rig = Rig(COOPERATIVE, tps=(P0, P1))
-    worker = rig.owning()
-    worker.controller.on_revoked(frozenset({P1}))
-    rig.broker.reset({P1: None})
-    worker.flush_records.error, worker.positions._looks_left = DiscardError("no answer"), 0
-    worker.controller.on_assigned(frozenset({P1}))
-    rig.fill(P0, 2)
-    rig.turn_until(lambda: rig.committed()[P0] == 2)
-    assert worker.controller.state.to_seek == {P1}
-    assert [line.partition for record in flush_records(rig.broker) for line in record.topic_partitions] == [0]
-
-
 def test_flush_says_nothing_of_what_is_still_to_be_sought() -> None:
     """The first answer was one of long ago, which would be the newest that is known of it."""
     rig = Rig(COOPERATIVE, tps=(P0, P1))
@@ -160,19 +146,6 @@ def test_nothing_is_recorded_before_its_place_is_known(style: str) -> None:
     assert worker.recorder.opening is None
     worker.flush_records.error = None
     rig.drain()
-
-
-def test_place_waits_while_a_dead_worker_holds_its_transaction_open() -> None:
-    """Committed offsets are stable ones: read before the end of a transaction they would be read twice."""
-    rig = Rig()
-    worker = member_of(rig)
-    rig.broker.reset({P0: 3})
-    rig.leave_open(worker, P0)
-    assert find(rig, "beginning", P0)[P0].committed.offset == 3
-    assert rig.clock.now_s() >= 1060.0
-    rig.leave_open(worker, P0)
-    with pytest.raises(DiscardError):
-        find(rig, "beginning", P0, seconds=10.0)
 
 
 @pytest.mark.parametrize("style", STYLES)
@@ -330,17 +303,6 @@ def test_lost_offset_is_refused_with_the_offset_to_go_on_from(style: str, policy
     rig.drain()
 
 
-def test_lost_offset_is_refused_while_a_worker_runs() -> None:
-    """Lost by the brokers, and the TopicPartition handed on."""
-    rig = Rig()
-    worker = flushed(rig, is_gone=False)
-    rig.broker.reset({P0: None, P1: None})
-    rig.worker("b")
-    with pytest.raises(StartPositionError, match="go on with source-"):
-        turn_for(rig, 2 * WRONG_MAX_S)
-    assert worker.flush_records.reads == 1
-
-
 def test_lost_offset_that_is_where_the_policy_starts_anyway_is_no_loss() -> None:
     """Nothing is read twice: its flush records say that it was owned, and nothing came."""
     rig = Rig()
@@ -468,19 +430,6 @@ def test_flush_records_that_were_not_read_whole_are_read_again() -> None:
         turn_for(rig, WRONG_MAX_S + 30.0)
     assert looks[:2] == [True, True]
     assert rig.committed() == {P0: None, P1: 4}
-
-
-def test_offset_that_was_of_long_ago_is_asked_for_again_before_anything_is_read() -> None:
-    """The second answer is the right one: nothing is read before."""
-    rig = Rig()
-    flushed(rig)
-    rig.fill(P0, 3)
-    rig.broker.load_part(0.5, seconds=10.0)
-    with capture_logs() as logs:
-        rig.worker("b")
-        rig.drain()
-    said = [one["event"] for one in logs if one["event"].endswith("positioned")]
-    assert (said[0], said[-1], said.count("positioned")) == ("not_positioned", "positioned", 1)
 
 
 @pytest.mark.parametrize("stopped_s", [270.0, 400.0])

@@ -126,10 +126,3 @@ def test_load_tells_what_the_open_batch_holds() -> None:
     assert load.memory_bytes > load.fixed_bytes > 0
     bench.recorder.close()
     assert bench.recorder.load().entries == 0
-
-
-@pytest.mark.parametrize(("entries", "text", "expected"), [(1, "", 1), (30, "", 31), (2, "x" * 10_240, 22)])
-def test_record_weighs_its_entries_and_its_kib(entries: int, text: str, expected: int) -> None:
-    """The loop looks at the load by weight, so that no one record brings much past a limit unseen."""
-    bench = Bench()
-    assert bench.recorder.record(record(P0, 0, *(entry("ann", text=text) for _ in range(entries)))) == expected

@@ -10,8 +10,7 @@ from structlog.testing import capture_logs
 
 from log_partitioner.avro.schema_types import RecordType
 from log_partitioner.control.deadline import Deadline
-from log_partitioner.control.flush_policy import FlushReason
-from log_partitioner.errors import CommitAbortedError, SourceError, StopError, TooManyFailuresError
+from log_partitioner.errors import CommitAbortedError, StopError, TooManyFailuresError
 from log_partitioner.formats.model import CommittedOffset
 from tests.fakes.check import flush_records
 from tests.fakes.committer import Outcome
@@ -376,15 +375,6 @@ def test_closing_after_a_stop_flushes_nothing_twice(style: str) -> None:
     assert worker.controller.error is None
 
 
-def test_source_error_ends_the_worker_with_its_cause() -> None:
-    """A fatal consumer error is no reason to turn the loop again."""
-    rig = Rig()
-    worker = rig.owning()
-    worker.consumer.raise_after_pop = SourceError("fenced by static membership")
-    with pytest.raises(SourceError):
-        worker.loop.run()
-
-
 def test_producer_that_a_stopped_process_had_no_time_to_ask_for_is_no_try() -> None:
     """Stopped in each of many turns it goes on; what counts is a broker that was asked."""
     rig = Rig()
@@ -430,26 +420,6 @@ def test_run_prepares_before_it_joins_and_turns_until_stopped() -> None:
     worker.loop.run()
     assert happened[0] == "init"
     assert worker.controller.state.phase.value == "stopped"
-
-
-@pytest.mark.parametrize(
-    ("bound", "value", "reason"),
-    [
-        ("entries_max", 2, FlushReason.ENTRIES),
-        ("bytes_max", 100, FlushReason.BYTES),
-        ("fixed_bytes_max", 1_000, FlushReason.MEMORY),
-        ("spool_bytes_max", 100, FlushReason.SPOOL),
-        ("estimate_max_s", 0.001, FlushReason.ESTIMATE),
-    ],
-)
-def test_flush_reasons_of_a_load_are_counted_by_their_name(bound: str, value: float, reason: FlushReason) -> None:
-    """Each limit has its own reason."""
-    rig = Rig()
-    worker = rig.owning(rules=Rules().with_bounds(**{bound: value}))
-    rig.fill(P0, 2, "ann")
-    worker.step()
-    assert worker.metrics.total("flushes", reason=reason.value, outcome="committed") >= 1
-    rig.drain()
 
 
 @pytest.mark.parametrize("weight", [1, 20, 300])

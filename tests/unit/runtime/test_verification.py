@@ -13,10 +13,8 @@ from log_partitioner.control.state import Phase
 from log_partitioner.errors import ReadBackError, StoreRefusedError, VerificationError
 from log_partitioner.runtime.verification import HURRIED_S
 from tests import canaries
-from tests.fakes.committer import Outcome
 from tests.fakes.records import P0, P1, entry, value_of
 from tests.fakes.rig import STYLES, Rig
-from tests.fakes.store import PutFault
 from tests.fakes.worker import FakeWorker, Rules
 
 ON = Rules().with_verification()
@@ -51,30 +49,6 @@ def test_every_entry_is_verified_once_across_a_rebalance(style: str) -> None:
         rig.fill(tp, 2)
     rig.drain()
     assert verified(rig) == 10
-
-
-@pytest.mark.parametrize(
-    ("fault", "entries"),
-    [("ILLEGAL_GENERATION", 6), ("_TIMED_OUT", 6), (Outcome.UNKNOWN_OPEN, 6), (Outcome.UNKNOWN_COMMITTED, 0)],
-)
-def test_discarded_batch_is_verified_once_it_was_read_again_and_committed(fault: Any, entries: int) -> None:
-    """Nothing of it is left; a commit of which nobody knows is for the audit."""
-    rig = Rig()
-    worker = holding(rig)
-    worker.committer.script.append(fault)
-    rig.drain()
-    worker.step()
-    assert verified(rig) == entries
-
-
-def test_batch_that_was_too_large_is_verified_in_smaller_ones() -> None:
-    """A shrunk batch covers a part of what was consumed; the rest is still ahead of it."""
-    rig = Rig()
-    worker = holding(rig, records=8)
-    worker.store.script.append(PutFault.NOT_STORED)
-    rig.drain()
-    assert worker.metrics.total("flushes", reason="shrunk", outcome="committed")
-    assert verified(rig) == 16
 
 
 def test_dead_letters_and_ids_are_verified() -> None:
