@@ -164,7 +164,7 @@ def test_end_that_no_record_causes_puts_nothing_away(why: str, monkeypatch: pyte
     rig, journal = filled(), FakeJournal()
     for _ in range(3 * ENDS):
         worker = rig.worker("a", journal=journal)
-        worker.loop._bounds = worker.loop._bounds._replace(entries_max=3)
+        worker.loop.bounds = worker.loop.bounds._replace(entries_max=3)
         monkeypatch.setattr(getattr(worker, part), method, fail)
         assert run_until_it_ends(rig, worker)
         assert CrashHistory.read(journal.line).after_end().ends == 0 or method in ("open", "make_room")
