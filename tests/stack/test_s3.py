@@ -2,11 +2,7 @@
 
 import base64
 import hashlib
-import json
-import sys
 import threading
-import urllib.error
-import urllib.request
 import zlib
 from contextlib import closing
 from pathlib import Path
@@ -19,11 +15,8 @@ from botocore.exceptions import BotoCoreError, ClientError, ConnectionClosedErro
 from tests.stack.names import Names
 from tests.stack.providers import jars
 from tests.stack.s3_helper import S3Helper
-from tools.local.ports import find_free_ports
-from tools.local.processes import ServerProcess
 from tools.local.s3 import S3Server
-from tools.local.s3_fault_rules import Action, Rule, lost_answer, slow_down
-from tools.local.s3_fault_server import CONTROL_PATH
+from tools.local.s3_fault_rules import Action, Rule, lost_answer
 from tools.local.s3_faults import S3FaultProxy
 
 if TYPE_CHECKING:
@@ -54,16 +47,6 @@ def faulty(s3_faults: S3FaultProxy) -> "Iterator[S3Client]":
 def _status(caught: "pytest.ExceptionInfo[ClientError]") -> tuple[int, str]:
     response = caught.value.response
     return response["ResponseMetadata"]["HTTPStatusCode"], response["Error"]["Code"]
-
-
-def test_second_conditional_put_is_refused(s3: S3Helper, bucket: str) -> None:
-    s3.client.put_object(Bucket=bucket, Key="k", Body=b"first", IfNoneMatch="*")
-
-    with pytest.raises(ClientError) as caught:
-        s3.client.put_object(Bucket=bucket, Key="k", Body=b"second", IfNoneMatch="*")
-
-    assert _status(caught) == (412, "PreconditionFailed")
-    assert s3.read(bucket, "k") == b"first"
 
 
 def test_of_concurrent_conditional_puts_one_wins(s3: S3Helper, bucket: str) -> None:
@@ -135,21 +118,6 @@ def test_server_keeps_objects_over_kill_and_restart(tmp_path: Path) -> None:
         helper.close()
 
 
-def test_slow_down_is_said_and_nothing_is_stored(
-    s3: S3Helper, s3_faults: S3FaultProxy, faulty: "S3Client", bucket: str
-) -> None:
-    s3_faults.add(slow_down(key="k"))
-
-    with pytest.raises(ClientError) as caught:
-        faulty.put_object(Bucket=bucket, Key="k", Body=BODY)
-    assert _status(caught) == (503, "SlowDown")
-    assert s3.keys(bucket) == []
-
-    faulty.put_object(Bucket=bucket, Key="k", Body=BODY, IfNoneMatch="*", ChecksumSHA256=SHA256)
-    assert s3.read(bucket, "k") == BODY
-    assert s3_faults.done == {Action.STATUS: 1}
-
-
 def test_lost_answer_makes_the_retry_fail_although_we_wrote(
     s3: S3Helper, s3_faults: S3FaultProxy, faulty: "S3Client", bucket: str
 ) -> None:
@@ -210,16 +178,6 @@ def test_get_with_a_broken_body_fails(
         body.read()
 
 
-def test_put_with_a_wrong_etag_is_for_the_client_to_notice(
-    s3_faults: S3FaultProxy, faulty: "S3Client", bucket: str
-) -> None:
-    s3_faults.add(Rule(Action.CORRUPT_ANSWER, method="PUT"))
-
-    stored = faulty.put_object(Bucket=bucket, Key="k", Body=BODY)
-
-    assert stored["ETag"] == '"00000000000000000000000000000000"'
-
-
 def test_trickled_answer_outlasts_the_read_timeout(s3_faults: S3FaultProxy, faulty: "S3Client", bucket: str) -> None:
     s3_faults.add(Rule(Action.TRICKLE, delay_s=0.02))
 
@@ -238,39 +196,3 @@ def test_fault_proxy_without_a_server_drops_requests(
         with pytest.raises(ConnectionClosedError):
             client.put_object(Bucket=bucket, Key="k", Body=BODY)
         client.close()
-
-
-def test_fault_proxy_is_controlled_over_http(s3: S3Helper, tmp_path: Path) -> None:
-    (port,) = find_free_ports(1)
-    command = [
-        sys.executable,
-        "-m",
-        "tools.local.s3_faults",
-        "--upstream",
-        s3.endpoint.url,
-        "--port",
-        str(port),
-    ]
-    proxy = ServerProcess("fault proxy", command, log=tmp_path / "log")
-    try:
-        proxy.wait_for_line(CONTROL_PATH, timeout_s=20)
-        url = f"http://127.0.0.1:{port}"
-        rule = json.dumps({"action": "status", "status": 500, "key": "/bucket"}).encode()
-        assert _fetch("POST", url + CONTROL_PATH, rule) == (200, {"done": {}, "requests": 0})
-        assert _fetch("GET", url + "/bucket/k")[0] == 500
-        assert _fetch("GET", url + CONTROL_PATH) == (200, {"done": {"status": 1}, "requests": 1})
-        assert _fetch("POST", url + CONTROL_PATH, b'{"action": "explode"}')[0] == 400
-    finally:
-        proxy.kill()
-
-
-def _fetch(method: str, url: str, body: bytes | None = None) -> tuple[int, object]:
-    """Send one request past any proxy of the environment."""
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    request = urllib.request.Request(url, data=body, method=method)  # noqa: S310  # loopback
-    try:
-        with opener.open(request, timeout=10) as response:
-            return response.status, json.loads(response.read())
-    except urllib.error.HTTPError as error:
-        with error:
-            return error.code, None

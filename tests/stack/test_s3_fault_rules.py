@@ -1,55 +1,32 @@
 """Which request gets which fault."""
 
+import pytest
+
 from tools.local.s3_fault_rules import Action, Rule, Rulebook, lost_answer, slow_down
 
+PUT, GET = ("PUT", "/b/user=a/1"), ("GET", "/b/user=a/1")
+STATUS, DROP = Action.STATUS, Action.DROP_ANSWER
 
-def _actions(book: Rulebook, *requests: tuple[str, str]) -> list[Action | None]:
-    return [rule.action if (rule := book.take(*request)) else None for request in requests]
 
-
-def test_rule_applies_to_matching_requests_only() -> None:
+@pytest.mark.parametrize(
+    ("rules", "requests", "actions"),
+    [
+        ([slow_down(times=9, key="user=a")], [GET, ("PUT", "/b/user=b/1"), PUT], [None, None, STATUS]),
+        ([slow_down(times=2)], [PUT, GET, PUT, PUT], [STATUS, None, STATUS, None]),
+        ([slow_down(), lost_answer()], [PUT] * 3, [STATUS, DROP, None]),
+    ],
+    ids=["match", "are used up", "follow one another"],
+)
+def test_rules_say_what_is_done_to_a_request(
+    rules: list[Rule], requests: list[tuple[str, str]], actions: list[Action | None]
+) -> None:
+    """The first that matches and is not used up; what was seen and done stays counted when they are cleared."""
     book = Rulebook()
-    book.add(slow_down(times=9, method="PUT", key="user=a"))
-
-    assert _actions(book, ("GET", "/b/user=a/1"), ("PUT", "/b/user=b/1"), ("PUT", "/b/user=a/1")) == [
-        None,
-        None,
-        Action.STATUS,
-    ]
-
-
-def test_rule_is_used_up() -> None:
-    book = Rulebook()
-    book.add(slow_down(times=2))
-
-    assert _actions(book, *[("PUT", "/b/k")] * 3) == [Action.STATUS, Action.STATUS, None]
-
-
-def test_rule_skips_first_requests() -> None:
-    book = Rulebook()
-    book.add(Rule(Action.DROP_REQUEST, skip=2))
-
-    assert _actions(book, *[("PUT", "/b/k")] * 4) == [None, None, Action.DROP_REQUEST, None]
-
-
-def test_rules_follow_one_another() -> None:
-    book = Rulebook()
-    book.add(slow_down())
-    book.add(lost_answer())
-
-    assert _actions(book, *[("PUT", "/b/k")] * 3) == [Action.STATUS, Action.DROP_ANSWER, None]
-
-
-def test_done_and_seen_count_everything() -> None:
-    book = Rulebook()
-    book.add(slow_down(times=2))
-    _actions(book, ("PUT", "/b/k"), ("GET", "/b/k"), ("PUT", "/b/k"), ("PUT", "/b/k"))
+    for rule in rules:
+        book.add(rule)
+    taken = [book.take(*request) for request in requests]
+    assert [rule and rule.action for rule in taken] == actions
     book.clear()
-
-    assert book.done == {Action.STATUS: 2}
-    assert [(seen.method, seen.action) for seen in book.seen] == [
-        ("PUT", Action.STATUS),
-        ("GET", None),
-        ("PUT", Action.STATUS),
-        ("PUT", None),
-    ]
+    assert [(one.method, one.path) for one in book.seen] == requests
+    assert [one.action for one in book.seen] == actions
+    assert book.done.total() == len([one for one in actions if one])

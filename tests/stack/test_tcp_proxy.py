@@ -1,6 +1,5 @@
 """The TCP proxy's faults, seen from a client of a server that speaks in Kafka's frames."""
 
-import contextlib
 import socket
 import struct
 import threading
@@ -135,104 +134,6 @@ def test_hold_is_silent_until_released(proxy: TcpProxy, client: FrameClient, bro
 
     proxy.release()
     assert client.receive() == 2
-
-
-def test_cut_before_request_hides_it_from_the_broker(proxy: TcpProxy, client: FrameClient, broker: EchoBroker) -> None:
-    proxy.cut_at(API_END_TXN, CutMoment.BEFORE_REQUEST)
-    client.send(API_END_TXN, 2)
-
-    assert client.receive() is None
-    assert (broker.seen, proxy.cuts_done) == ([API_PRODUCE], 1)
-
-
-def test_cut_before_answer_hides_what_the_broker_did(proxy: TcpProxy, client: FrameClient, broker: EchoBroker) -> None:
-    """Answers to earlier requests on the connection still pass, so the cut is at this one."""
-    proxy.cut_at(API_END_TXN, CutMoment.BEFORE_ANSWER)
-    client.send(API_PRODUCE, 2)
-    client.send(API_END_TXN, 3)
-
-    assert client.receive() == 2
-    assert client.receive() is None
-    assert (broker.seen, proxy.cuts_done) == ([API_PRODUCE, API_PRODUCE, API_END_TXN], 1)
-
-
-@pytest.mark.parametrize("moment", list(CutMoment))
-def test_cut_may_be_the_last_there_is(
-    proxy: TcpProxy, client: FrameClient, broker: EchoBroker, moment: CutMoment
-) -> None:
-    """The client cannot send the request again, however soon it tries; the broker has it where it should."""
-    with contextlib.closing(FrameClient(proxy.port)) as other:
-        proxy.cut_at(API_END_TXN, moment, then_refuse=True)
-        client.send(API_END_TXN, 2)
-
-        assert client.receive() is None
-        with pytest.raises(ConnectionRefusedError):
-            FrameClient(proxy.port)
-        assert other.receive() is None
-    assert (API_END_TXN in broker.seen) == (moment is CutMoment.BEFORE_ANSWER)
-
-
-def test_request_that_was_lost_for_good_is_lost_after_heal(
-    proxy: TcpProxy, client: FrameClient, broker: EchoBroker
-) -> None:
-    """The client may be at it still; one of another transaction passes."""
-    proxy.cut_at(API_END_TXN, CutMoment.BEFORE_REQUEST, then_refuse=True)
-    client.send(API_END_TXN, 2)
-    assert client.receive() is None
-    proxy.heal()
-
-    with contextlib.closing(FrameClient(proxy.port)) as again:
-        again.send(API_END_TXN, 3)
-        assert again.receive() is None
-    assert API_END_TXN not in broker.seen
-    with contextlib.closing(FrameClient(proxy.port)) as later:
-        later.send(API_END_TXN, 1, b"another transaction")
-        assert later.receive() == 1
-
-
-def test_request_is_held_until_released_and_other_connections_go_on(
-    proxy: TcpProxy, client: FrameClient, broker: EchoBroker
-) -> None:
-    """What follows it on its connection waits behind it; the next of its kind passes."""
-    held = proxy.hold_at(API_END_TXN)
-    client.send(API_END_TXN, 2)
-    client.send(API_PRODUCE, 3)
-    held.wait()
-    with contextlib.closing(FrameClient(proxy.port)) as other:
-        other.send(API_END_TXN, 4)
-        assert other.receive() == 4
-    assert broker.seen == [API_PRODUCE, API_END_TXN]
-
-    held.release()
-    assert [client.receive(), client.receive()] == [2, 3]
-
-
-def test_request_that_was_held_may_come_after_its_connection_is_gone(
-    proxy: TcpProxy, client: FrameClient, broker: EchoBroker
-) -> None:
-    """The client hears nothing of it; the broker sees it once, when it is delivered, and answers."""
-    held = proxy.hold_at(API_END_TXN)
-    client.send(API_END_TXN, 2)
-    held.wait()
-    held.cut()
-    assert client.receive() is None
-    assert broker.seen == [API_PRODUCE]
-
-    assert held.deliver() == b""
-    assert broker.seen == [API_PRODUCE, API_END_TXN]
-
-
-def test_request_that_was_held_may_be_answered_in_the_brokers_place(
-    proxy: TcpProxy, client: FrameClient, broker: EchoBroker
-) -> None:
-    """The broker never sees it; what follows it on its connection passes."""
-    held = proxy.hold_at(API_END_TXN)
-    client.send(API_END_TXN, 2)
-    client.send(API_PRODUCE, 3)
-    held.answer(b"")
-
-    assert [client.receive(), client.receive()] == [2, 3]
-    assert broker.seen == [API_PRODUCE, API_PRODUCE]
 
 
 def test_request_that_never_comes_is_not_waited_for_without_end(proxy: TcpProxy, client: FrameClient) -> None:

@@ -1,9 +1,6 @@
 """`python -m tools.local`: up, up again, status, env, down."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -11,9 +8,9 @@ import pytest
 from tests.stack.kafka_helper import KafkaHelper
 from tests.stack.providers import REPOSITORY, jars
 from tests.stack.s3_helper import S3Helper
-from tools.local.__main__ import describe, main
+from tools.local.__main__ import main
 from tools.local.ports import find_free_ports
-from tools.local.stack import Stack, StackHome, environment_of
+from tools.local.stack import StackHome
 
 
 @pytest.mark.integration
@@ -58,36 +55,6 @@ RECORD = {
     "directory": "d",
     "processes": [{"name": "S3", "pid": 1, "started": "another time"}],
 }
-
-
-def test_worker_on_the_stack_is_that_of_production() -> None:
-    """Its environment changes nothing but addresses; what is printed is what README teaches, and how to clean up."""
-    stack = Stack.parse(json.dumps(RECORD))
-
-    assert [name for name in environment_of(stack) if "VERIFY" in name] == []
-    said = describe(stack)
-    assert "log-partitioner check-config && " in said
-    assert "log-partitioner run\n" in said
-    assert "`make down WIPE=1` removes them" in said
-
-
-def test_reader_that_has_seen_enough_is_no_error(tmp_path: Path) -> None:
-    """`status | head -1`: nothing on standard error."""
-    (tmp_path / "stack.json").write_text(json.dumps(RECORD), encoding="utf-8")
-    reader, writer = os.pipe()
-    os.close(reader)
-    program = (
-        "import sys; from pathlib import Path; from tools.local.__main__ import run; "
-        f"sys.exit(run(['status'], home=Path({str(tmp_path)!r})))"
-    )
-    try:
-        done = subprocess.run(
-            [sys.executable, "-c", program], stdout=writer, stderr=subprocess.PIPE, text=True, check=False, timeout=60
-        )
-    finally:
-        os.close(writer)
-
-    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_down_after_a_reboot_stops_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -36,12 +36,12 @@ class Action(enum.StrEnum):
     TRUNCATE_REQUEST = "truncate_request"
     """Forward only the first half of the request's body, with its old checksums."""
     CORRUPT_ANSWER = "corrupt_answer"
-    """Forward, then change one byte of the answer's body, or its ETag if there is no body."""
+    """Forward, then change one byte of the answer's body."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """The next `times` requests that match, after the first `skip` of them, get the action."""
+    """The next `times` requests that match get the action."""
 
     action: Action
     method: str = ""
@@ -49,7 +49,6 @@ class Rule:
     key: str = ""
     """Part of the decoded path `/bucket/key`; any if empty."""
     times: int = 1
-    skip: int = 0
     status: int = 503
     code: str = "SlowDown"
     delay_s: float = 0.0
@@ -102,7 +101,7 @@ class Rulebook:
     def add(self, rule: Rule) -> None:
         """Put a rule behind those in force."""
         with self._lock:
-            self._rules.append(_Counted(skip=rule.skip, left=rule.times, rule=rule))
+            self._rules.append(_Counted(left=rule.times, rule=rule))
 
     def clear(self) -> None:
         """Forget all rules; the requests seen so far stay."""
@@ -135,15 +134,11 @@ class Rulebook:
 class _Counted:
     """A rule and how much of it is left."""
 
-    skip: int
     left: int
     rule: Rule
 
     def take(self) -> bool:
         """Count one matching request; say whether it is one of those that get the action."""
-        if self.skip > 0:
-            self.skip -= 1
-            return False
         if self.left == 0:
             return False
         self.left -= 1

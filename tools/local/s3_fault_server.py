@@ -6,7 +6,6 @@ One thread per connection, whole bodies in memory: a tool for tests. Decides not
 import contextlib
 import dataclasses
 import http.client
-import json
 import threading
 import time
 from collections.abc import Iterable
@@ -18,9 +17,6 @@ from tools.local.ports import LOOPBACK
 from tools.local.s3 import S3Endpoint
 from tools.local.s3_fault_rules import Action, Rule, Rulebook, slow_down
 from tools.local.s3_pace import Pace
-
-# No bucket can have this name.
-CONTROL_PATH = "/-/faults"
 
 _UPSTREAM_TIMEOUT_S = 60
 _PIECE_BYTES = 64 * 1024  # of a body, between two looks at the pace
@@ -72,9 +68,6 @@ class _Handler(BaseHTTPRequestHandler):
         """Take one request, apply the rules to it, and answer or not."""
         body = self._read_body()
         path = unquote(urlsplit(self.path).path)
-        if path == CONTROL_PATH:
-            self._send(_control(self.server.book, self.command, body))
-            return
         rule = self.server.book.take(self.command, path)
         if rule is None and self.command == "PUT" and not self.server.pace.admit_put():
             rule = slow_down()
@@ -108,7 +101,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(answer, cut_at=len(answer.body) // 2)
             return None
         if rule.action is Action.CORRUPT_ANSWER:
-            _corrupt(answer)
+            answer.body = _change_one_byte(answer.body)
         return answer
 
     def _refuse(self, rule: Rule) -> _Answer | None:
@@ -174,34 +167,8 @@ class _Handler(BaseHTTPRequestHandler):
             time.sleep(trickle_s)
 
 
-def _control(book: Rulebook, method: str, body: bytes) -> _Answer:
-    """Perform a request of the control path; every answer tells what was done so far."""
-    status = 200
-    if method == "POST":
-        try:
-            fields = json.loads(body)
-            book.add(Rule(**fields | {"action": Action(fields["action"])}))
-        except (ValueError, KeyError, TypeError):
-            status = 400
-    elif method == "DELETE":
-        book.clear()
-    report = json.dumps({"done": book.done, "requests": len(book.seen)})
-    return _Answer(status, [("Content-Type", "application/json")], report.encode())
-
-
 def _end_to_end(headers: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
     return [(name, value) for name, value in headers if name.lower() not in _HOP_BY_HOP]
-
-
-def _corrupt(answer: _Answer) -> None:
-    """Change the body, or the ETag if there is no body."""
-    if answer.body:
-        answer.body = _change_one_byte(answer.body)
-        return
-    answer.headers = [
-        (name, '"00000000000000000000000000000000"' if name.lower() == "etag" else value)
-        for name, value in answer.headers
-    ]
 
 
 def _change_one_byte(body: bytes) -> bytes:

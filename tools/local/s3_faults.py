@@ -1,11 +1,8 @@
 """A small HTTP proxy in front of an S3 server that fails as networks and S3 do on bad days.
 
-The Host header is kept, so signatures stay valid. Controlled by method calls, or as a process of its own (`python -m
-tools.local.s3_faults`) by JSON over HTTP: POST a Rule to /-/faults, GET the tally, DELETE all.
+The Host header is kept, so signatures stay valid.
 """
 
-import argparse
-import contextlib
 import dataclasses
 import threading
 from collections import Counter
@@ -15,7 +12,7 @@ from typing import Self
 from tools.local.ports import LOOPBACK, find_free_ports
 from tools.local.s3 import S3Endpoint
 from tools.local.s3_fault_rules import Action, Rule, Rulebook, SeenRequest
-from tools.local.s3_fault_server import CONTROL_PATH, FaultServer
+from tools.local.s3_fault_server import FaultServer
 from tools.local.s3_pace import Pace
 
 
@@ -77,19 +74,3 @@ class S3FaultProxy:
     ) -> None:
         """Stop the proxy."""
         self.stop()
-
-
-def main() -> None:
-    """Serve until interrupted."""
-    parser = argparse.ArgumentParser(prog="python -m tools.local.s3_faults", description=main.__doc__)
-    parser.add_argument("--upstream", required=True, help="URL of the S3 server, such as http://127.0.0.1:9000")
-    parser.add_argument("--port", type=int, required=True, help="port on 127.0.0.1 to listen on")
-    arguments = parser.parse_args()
-    server = FaultServer(arguments.port, S3Endpoint(arguments.upstream, "", ""), Rulebook(), Pace())
-    print(f"http://{LOOPBACK}:{arguments.port} -> {arguments.upstream}, control at {CONTROL_PATH}", flush=True)
-    with contextlib.suppress(KeyboardInterrupt), server:
-        server.serve_forever()
-
-
-if __name__ == "__main__":
-    main()
