@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import types as T
 
 from bench.deliver import delivered
-from log_partitioner.avro.schema import schema_of, type_of
+from log_partitioner.avro.schema import schema_of
 from log_partitioner.avro.schema_types import ArrayType, MapType, RecordType, Scalar, Type, join_records
 from log_partitioner.formats.reference import Reference
 from log_partitioner_pipeline.columns import FIXED_FIELDS, plan_of, union_of
@@ -32,6 +32,7 @@ from log_partitioner_pipeline.kafka import spark_options
 from log_partitioner_pipeline.objects import Objects
 from log_partitioner_pipeline.pieces import projection_text
 from log_partitioner_pipeline.references import MessageAt, SchemaTexts, decode
+from log_partitioner_pipeline.row_type import type_of
 from log_partitioner_pipeline.session import open_session
 from tools.demo.environment import Environment
 from tools.local.errors import StackError

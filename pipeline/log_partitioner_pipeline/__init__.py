@@ -14,6 +14,7 @@ The way of the data into the table:
     pieces.py             references by object, shared out to tasks
     objects.py            S3: the bytes that references point to
     rows.py               those bytes -> rows of the table, in Arrow
+    row_type.py           exact schemas -> types
     columns.py            exact schemas -> columns
     table.py branches.py  Iceberg: created, widened, appended to by compare-and-swap
     table_rows.py         a row -> the entry that it came from

@@ -32,10 +32,11 @@ from urllib.parse import unquote_to_bytes
 
 from pyspark.sql import types as T
 
-from log_partitioner.avro.schema import META, type_of
+from log_partitioner.avro.schema import META
 from log_partitioner.avro.schema_types import ArrayType, RecordType, Scalar, Type
 from log_partitioner.formats import projection
 from log_partitioner.formats.projection import NAME_PROPERTY
+from log_partitioner_pipeline.row_type import type_of
 
 REFERENCE = "_reference"
 REST = "_rest"

@@ -18,9 +18,10 @@ import fastavro
 import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from log_partitioner.avro.binary import decode_long, decode_string, encode_long
-from log_partitioner.avro.container import MAGIC, SYNC_BYTES, Codec, decompress
+from log_partitioner.avro.binary import encode_long
+from log_partitioner.avro.container import SYNC_BYTES
 from log_partitioner.avro.schema import META
+from log_partitioner.proof.oracle import container as avro_file
 from log_partitioner_pipeline.columns import REFERENCE, REST, FieldPlan, FilePlan, parse_column_name, plan_of
 from log_partitioner_pipeline.errors import ObjectError
 from log_partitioner_pipeline.objects import Content
@@ -55,8 +56,9 @@ class Container:
         self._where = where
         try:
             _, head = content.spans[0]
-            self.schema_text, self._codec, self._begin = read_header(head)
-            self._sync = content.of(self._begin - SYNC_BYTES, SYNC_BYTES)
+            header = avro_file.Container(head)
+            self.schema_text, self._begin, self._sync = header.schema, header.header_bytes, header.sync
+            self._decompress = header.decompress
             self._schema = _array_schema(self.schema_text)
         except Exception as error:  # whatever the bytes lead to
             raise self._unreadable(error) from error
@@ -104,12 +106,12 @@ class Container:
     def _read(self, start: int, length: int) -> Iterator[Block]:
         content, at = self._content.of(start, length), 0
         while at < len(content):
-            count, at = decode_long(content, at)
-            size, at = decode_long(content, at)
+            count, at = _decode_long(content, at)
+            size, at = _decode_long(content, at)
             end = at + size
             if content[end : end + SYNC_BYTES] != self._sync:
                 raise ValueError("a block does not end where it says")
-            data = decompress(content[at:end], self._codec)
+            data = self._decompress(content[at:end])
             yield Block(self._decode(count, data), len(data))
             at = end + SYNC_BYTES
 
@@ -255,21 +257,18 @@ def read_rows(content: bytes, where: str) -> tuple[list[Row], str]:
     return container.rows(((0, len(content)),)), container.schema_text
 
 
-def read_header(content: bytes) -> tuple[str, Codec, int]:
-    """Read the header of a container file: schema text, codec, and the position of the first block.
-
-    Raises:
-        ValueError: it is none.
-    """
-    if not content.startswith(MAGIC):
-        raise ValueError("it does not begin with Avro's four bytes")
-    metadata, at = {}, len(MAGIC)
-    while count := content[at]:
-        count, at = decode_long(content, at)
-        for _ in range(count):
-            name, at = decode_string(content, at)
-            metadata[name], at = decode_string(content, at)
-    return metadata["avro.schema"], cast("Codec", metadata["avro.codec"]), at + 1 + SYNC_BYTES
+def _decode_long(data: bytes | memoryview, at: int) -> tuple[int, int]:
+    """Decode an int64 at `at`; returns the value and the position behind it."""
+    byte = data[at]
+    at += 1
+    rest = byte & 0x7F
+    shift = 7
+    while byte & 0x80:
+        byte = data[at]
+        at += 1
+        rest |= (byte & 0x7F) << shift
+        shift += 7
+    return (rest >> 1) ^ -(rest & 1), at
 
 
 @lru_cache(maxsize=4096)

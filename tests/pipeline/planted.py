@@ -28,8 +28,9 @@ from log_partitioner.formats.reference import (
     SourceRange,
     encode_message,
 )
+from log_partitioner.proof.oracle.container import Container
 from log_partitioner_pipeline.audit.result import Example, Result
-from log_partitioner_pipeline.rows import read_header, read_rows
+from log_partitioner_pipeline.rows import read_rows
 from tests.pipeline.packs import messages_of
 from tests.stack.kafka_helper import KafkaHelper, ToProduce
 from tests.stack.names import Names
@@ -115,7 +116,9 @@ class Delivered:
         ]
         s3, bucket = deployment.s3, deployment.bucket
         self.objects = {key: s3.read(bucket, key) for key in s3.keys(bucket)}
-        self._header_bytes = {key: read_header(data)[2] for key, data in self.objects.items() if key.endswith(".avro")}
+        self._header_bytes = {
+            key: Container(data).header_bytes for key, data in self.objects.items() if key.endswith(".avro")
+        }
         self._free = sorted(self.references.values(), key=lambda one: one.location.object)
 
     def publish(self, names: Names) -> dict[str, str]:

@@ -23,7 +23,7 @@ from log_partitioner.avro.entry_types import EntryTypes
 from log_partitioner.avro.infer import TooDeepError, TooManyFieldsError
 from log_partitioner.avro.names import BESIDE
 from log_partitioner.avro.row_encoder import WALKED_ENTRIES
-from log_partitioner.avro.schema import schema_of, type_of
+from log_partitioner.avro.schema import schema_of
 from log_partitioner.avro.schema_types import RecordType, join_records
 from log_partitioner.batch import pack_plan, row_writer
 from log_partitioner.batch import rows as rows_module
@@ -37,6 +37,7 @@ from log_partitioner.config.settings import SchemaBounds
 from log_partitioner.formats.model import PartitionKey, RootLink, SourceRecord, TopicPartition
 from log_partitioner.formats.projection import project
 from log_partitioner.formats.reference import Reference, decode_references
+from log_partitioner_pipeline.row_type import type_of
 from tests.fakes.spool import FakeBatchSpool, FakeSpool
 from tests.fakes.worker import settings_of
 from tests.property.avro_reading import canonical, entry_fields, to_entry

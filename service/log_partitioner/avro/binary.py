@@ -1,11 +1,10 @@
-"""Avro's binary forms of long, double and string, and back (Avro specification 1.12, "Binary encoding")."""
+"""Avro's binary forms of long, double and string (Avro specification 1.12, "Binary encoding")."""
 
 from __future__ import annotations
 
 from struct import Struct
 
-_double = Struct("<d")
-pack_double = _double.pack
+pack_double = Struct("<d").pack
 _CONTINUES = 0x80  # the bit of a byte that says that more follow
 _TWO_BYTES, _FOUR_BYTES = 1 << 14, 1 << 28
 _LOW = _TWO_BYTES - 1
@@ -28,37 +27,7 @@ def encode_long(value: int) -> bytes:
     return out + _LAST[rest]
 
 
-def decode_long(data: bytes | memoryview, at: int) -> tuple[int, int]:
-    """Decode an int64 at `at`; returns the value and the position behind it."""
-    byte = data[at]
-    at += 1
-    rest = byte & 0x7F
-    shift = 7
-    while byte & _CONTINUES:
-        byte = data[at]
-        at += 1
-        rest |= (byte & 0x7F) << shift
-        shift += 7
-    return (rest >> 1) ^ -(rest & 1), at
-
-
-def decode_double(data: bytes | memoryview, at: int) -> tuple[float, int]:
-    """Decode a double at `at`; returns the value and the position behind it."""
-    return _double.unpack_from(data, at)[0], at + 8
-
-
 def encode_string(value: str) -> bytes:
     """Encode a string: its length in bytes, then UTF-8."""
     encoded = value.encode()
     return encode_long(len(encoded)) + encoded
-
-
-def decode_string(data: bytes, at: int) -> tuple[str, int]:
-    """Decode a string at `at`; returns the value and the position behind it."""
-    length = data[at]
-    at += 1
-    if length < _CONTINUES:
-        length >>= 1  # it is never negative
-    else:
-        length, at = decode_long(data, at - 1)
-    return data[at : at + length].decode(), at + length

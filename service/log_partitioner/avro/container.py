@@ -53,12 +53,3 @@ def compressor(codec: Codec) -> Compress:
     if codec == "deflate":  # Avro's has neither header nor checksum (RFC 1951)
         return lambda data: zlib.compress(data, _DEFLATE_LEVEL, wbits=-15)
     return bytes
-
-
-def decompress(data: bytes, codec: Codec) -> bytes:
-    """Decompress data that a compressor of this codec made."""
-    if codec == "zstandard":
-        return zstd.decompress(data)
-    if codec == "deflate":
-        return zlib.decompress(data, wbits=-15)
-    return data

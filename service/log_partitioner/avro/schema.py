@@ -1,4 +1,4 @@
-"""Type in the lattice <-> Avro schema of a row, as published (DESIGN 3.2, 3.3).
+"""Type in the lattice -> Avro schema of a row, as published (DESIGN 3.2, 3.3).
 
     record entry
       _meta            record meta: who, when and where from; see META_FIELDS
@@ -8,18 +8,17 @@
         null               string, null in every entry         empty-object        map, `{}` in every entry
       Array items and map values are unions with null too; there `lp.type` stands on the type itself.
 
-`schema_of` and `type_of` are a pair: merging two published schemas is the join of their types.
+Merging two published schemas is the join of their types.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections import Counter
 from typing import Any, NamedTuple
 
 from log_partitioner.avro.bounded_cache import BoundedCache
-from log_partitioner.avro.names import avro_names, beside, original_of
+from log_partitioner.avro.names import avro_names, original_of
 from log_partitioner.avro.schema_types import ArrayType, MapType, RecordType, Scalar, Type
 from log_partitioner.formats.projection import EMPTY_OBJECT, LONG53, NAME_PROPERTY, NULL, TYPE_PROPERTY
 
@@ -52,20 +51,16 @@ META_FIELDS: list[dict[str, Any]] = [
     },
 ]
 
-_PLAIN: dict[Scalar, str] = {
+PLAIN: dict[Scalar, str] = {
     Scalar.BOOL: "boolean",
     Scalar.LONG64: "long",
     Scalar.DOUBLE: "double",
     Scalar.STRING: "string",
 }
-_MARKED: dict[Scalar, tuple[str, str]] = {
+MARKED: dict[Scalar, tuple[str, str]] = {
     Scalar.LONG53: ("long", LONG53),
     Scalar.JSON: ("string", "json"),
     Scalar.NULL: ("string", NULL),
-}
-_SCALARS: dict[tuple[str, str | None], Scalar] = {
-    **{(avro, None): scalar for scalar, avro in _PLAIN.items()},
-    **{pair: scalar for scalar, pair in _MARKED.items()},
 }
 
 
@@ -124,7 +119,7 @@ def _avro_of(child: Type, *, name: str, namespace: str) -> tuple[Any, str | None
     A position holds at most one record, named after it; `r_` keeps the name apart from Avro's own type names.
     """
     if isinstance(child, Scalar):
-        return _MARKED.get(child) or (_PLAIN[child], None)
+        return MARKED.get(child) or (PLAIN[child], None)
     if isinstance(child, ArrayType):
         return {"type": "array", "items": _nullable(child.item, name=name, namespace=namespace)}, None
     if isinstance(child, MapType):
@@ -140,47 +135,3 @@ def _nullable(child: Type, *, name: str, namespace: str) -> list[Any]:
     if mark is None:
         return ["null", avro]
     return ["null", {**(avro if isinstance(avro, dict) else {"type": avro}), TYPE_PROPERTY: mark}]
-
-
-def type_of(schema: dict[str, Any]) -> RecordType:
-    """Read a published schema back.
-
-    Raises:
-        ValueError: it is not a row schema of this product.
-    """
-    fields = schema.get("fields")
-    if not fields or fields[0].get("name") != META:
-        raise ValueError(f"the first field of a row is {META}")
-    return _record_of(fields[1:])
-
-
-def _record_of(fields: list[dict[str, Any]]) -> RecordType:
-    by_name: dict[str, Type] = {}
-    fields_of: Counter[str] = Counter()
-    for field in fields:
-        original = field.get(NAME_PROPERTY, field["name"])
-        by_name[beside(original, fields_of[original])] = _type_of(field["type"], mark=field.get(TYPE_PROPERTY))
-        fields_of[original] += 1
-    return RecordType(by_name)
-
-
-def _type_of(union: Any, *, mark: str | None = None) -> Type:
-    if not (isinstance(union, list) and len(union) == 2 and union[0] == "null"):  # noqa: PLR2004 - null and one type
-        raise ValueError(f"every inferred type is a union of null and one type, not {union!r}")
-    avro = union[1]
-    if isinstance(avro, dict):
-        mark = avro.get(TYPE_PROPERTY, mark)
-        name = avro["type"]
-        if mark == EMPTY_OBJECT:
-            return RecordType({})
-        if name == "record":
-            return _record_of(avro["fields"])
-        if name == "array":
-            return ArrayType(_type_of(avro["items"]))
-        if name == "map":
-            return MapType(_type_of(avro["values"]))
-        avro = name
-    scalar = _SCALARS.get((avro, mark))
-    if scalar is None:
-        raise ValueError(f"no type is written as {avro!r} with mark {mark!r}")
-    return scalar

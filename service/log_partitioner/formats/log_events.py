@@ -8,13 +8,11 @@ by their names.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple, TypedDict
 
 import msgspec
-
-from log_partitioner.formats.model import TopicPartition
 
 
 class Head(msgspec.Struct, frozen=True):
@@ -367,11 +365,3 @@ def read_line(raw: bytes) -> LogLine | None:
         return LogLine(head, msgspec.convert(fields, EVENTS[head.event]), fields)
     except (msgspec.ValidationError, KeyError):
         return LogLine(head, None, fields)
-
-
-def named(names: Mapping[str, object] | list[str]) -> Iterator[TopicPartition]:
-    """Yield the TopicPartitions of an event by their names, without those that are no such names."""
-    for name in names:
-        topic, _, number = name.rpartition("-")
-        if number.isdecimal():
-            yield TopicPartition(topic, int(number))

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-from urllib.parse import unquote_to_bytes
 
 from log_partitioner.formats.dead_letter import RECORD_SUFFIX
 from log_partitioner.formats.model import PartitionKey
@@ -68,8 +67,3 @@ def key_safe(name: str) -> str:
     digest = hashlib.sha256(name.encode()).hexdigest()[:_HASH_CHARS]
     prefix = encoded[: KEY_SAFE_CHARS_MAX - _HASH_CHARS - 1]
     return f"{prefix}~{digest}"
-
-
-def parse_key_safe(encoded: str) -> str | None:
-    """Return the name; None if the form only identifies it."""
-    return None if "~" in encoded else unquote_to_bytes(encoded).decode()

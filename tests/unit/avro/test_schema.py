@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from log_partitioner.avro.schema import row_schema, schema_of, type_of
+from log_partitioner.avro.schema import row_schema, schema_of
 from log_partitioner.avro.schema_types import ArrayType, MapType, RecordType, Scalar
+from log_partitioner_pipeline.row_type import type_of
 
 T = Scalar
 

@@ -16,8 +16,8 @@ import structlog
 import log_partitioner
 from log_partitioner.adapters import logs
 from log_partitioner.formats import log_events
-from log_partitioner.formats.log_events import EVENTS, FIELDS, LogEvent, Start, named, read_line, tell
-from log_partitioner.formats.model import CommittedOffset, TopicPartition
+from log_partitioner.formats.log_events import EVENTS, FIELDS, LogEvent, Start, read_line, tell
+from log_partitioner.formats.model import CommittedOffset
 from log_partitioner.formats.plain_events import PLAIN
 from tests.log_lines import line_of, read
 
@@ -143,8 +143,3 @@ def test_what_stands_before_a_line_is_ignored() -> None:
     """A log collector writes its own."""
     line = line_of(log_events.Resumed())
     assert read_line(b"2026-03-04T00:00:00Z stdout F " + line) == read_line(line)
-
-
-def test_topic_partitions_are_read_by_name() -> None:
-    """The partition is behind the last hyphen."""
-    assert list(named(["a-7-12", "b--3", "none", "x-y", "-"])) == [TopicPartition("a-7", 12), TopicPartition("b-", 3)]

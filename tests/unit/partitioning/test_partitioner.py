@@ -1,6 +1,7 @@
 """Where an entry goes: user, event time, date, hour; and users as paths (DESIGN 3.1, 4.5)."""
 
 from typing import Any
+from urllib.parse import unquote
 
 import msgspec
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from log_partitioner.config.settings import IdSettings, TimeSettings, UserSettings
 from log_partitioner.formats.dead_letter import Reason
 from log_partitioner.formats.model import PartitionKey, SourceRecord, TopicPartition
-from log_partitioner.formats.object_key import key_safe, parse_key_safe
+from log_partitioner.formats.object_key import key_safe
 from log_partitioner.partitioning.partitioner import USER_CHARS_MAX, Partitioner, Placement, Rejection
 from tests.fakes.lanes import settings
 
@@ -123,7 +124,7 @@ def test_unique_id_is_the_first_text_or_integer_of_its_paths(entry: dict[str, An
 def test_user_of_each_awkward_kind_is_safe_in_a_path_and_reads_back(user: str, encoded: str) -> None:
     """Hostile users (DESIGN 4.5): traversal, separators, control characters, lookalikes."""
     assert key_safe(user) == encoded
-    assert parse_key_safe(encoded) == user
+    assert unquote(encoded) == user
 
 
 def test_user_beyond_the_bound_is_a_prefix_and_a_hash() -> None:
@@ -131,6 +132,6 @@ def test_user_beyond_the_bound_is_a_prefix_and_a_hash() -> None:
     one, other = key_safe("x" * 10_000 + "a"), key_safe("x" * 10_000 + "b")
     assert one != other
     assert one[:67] == other[:67] == "x" * 67
-    assert (len(one), one[67], parse_key_safe(one)) == (100, "~", None)
-    assert parse_key_safe(key_safe("x" * 100)) == "x" * 100
-    assert parse_key_safe(key_safe("x" * 101)) is None
+    assert (len(one), one[67]) == (100, "~")
+    assert key_safe("x" * 100) == "x" * 100
+    assert "~" in key_safe("x" * 101)

@@ -76,6 +76,6 @@ def test_what_is_no_event_is_counted_and_harms_nothing() -> None:
 
 def test_topics_with_hyphens_and_numbers_are_told_from_partitions() -> None:
     """The partition is behind the last hyphen; a name without one is left out."""
-    log = WorkerLog().write(T0_MS, log_events.PartitionsLost(["a-7-12", "b--3", "none", "x-y"], 1))
+    log = WorkerLog().write(T0_MS, log_events.PartitionsLost(["a-7-12", "b--3", "none", "x-y", "-"], 1))
     (lost,) = of(read_log(log.lines), log_events.PartitionsLost)
     assert lost.topic_partitions == {TopicPartition("a-7", 12), TopicPartition("b-", 3)}

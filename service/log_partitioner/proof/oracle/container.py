@@ -59,8 +59,8 @@ class Container:
             raise ValueError("it does not begin as an Avro file does")
         self.header_bytes = self._stream.tell()
         self.schema: str = header["metadata"]["avro.schema"].decode()
-        self._sync = header["sync"]
-        self._decompress = _CODECS[header["metadata"].get("avro.codec", b"null").decode()]
+        self.sync = header["sync"]
+        self.decompress = _CODECS[header["metadata"].get("avro.codec", b"null").decode()]
 
     def rows(self, begin: int, end: int, schema: Any) -> Iterator[Any]:
         """Yield the rows of the blocks in [begin, end), decoded by a parsed schema.
@@ -72,9 +72,9 @@ class Container:
             self._stream.seek(begin)
             block: Any = fastavro.schemaless_reader(self._stream, _BLOCK, None)
             begin = self._stream.tell()
-            if begin > end or block["sync"] != self._sync or block["rows"] < 1:
+            if begin > end or block["sync"] != self.sync or block["rows"] < 1:
                 raise ValueError("a byte range does not hold whole blocks")
-            yield from _rows(self._decompress(block["data"]), block["rows"], schema)
+            yield from _rows(self.decompress(block["data"]), block["rows"], schema)
 
 
 def spans_of(reference: Reference, container: Container) -> list[Span]:

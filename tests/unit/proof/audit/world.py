@@ -22,7 +22,7 @@ import fastavro
 import msgspec
 
 from log_partitioner.avro.schema import META as META_NAME
-from log_partitioner.avro.schema import schema_of, type_of
+from log_partitioner.avro.schema import schema_of
 from log_partitioner.avro.schema_types import RecordType
 from log_partitioner.batch.pack_schema import MergedFields
 from log_partitioner.config.s3_settings import S3Settings
@@ -54,6 +54,7 @@ from log_partitioner.formats.reference import (
 from log_partitioner.proof.audit.audit import Audit, Options
 from log_partitioner.proof.audit.context import Address, FetchedObject
 from log_partitioner.proof.audit.whose import Groups, of_group
+from log_partitioner_pipeline.row_type import type_of
 from tests.strategies import merge_entries
 
 if TYPE_CHECKING:
