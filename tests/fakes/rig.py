@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+from log_partitioner.control.state import Phase
 from log_partitioner.formats.model import CommittedOffset, TopicPartition
 from tests import canaries
 from tests.fakes.broker import FakeBroker
@@ -74,6 +75,28 @@ class Rig:
         worker.controller.prepare()
         return worker
 
+    def holding(self, *, records: int = 3, **how: Any) -> FakeWorker:
+        """Start a worker that owns everything and holds an open batch of every TopicPartition."""
+        worker = self.owning(**how)
+        for tp in self.broker.logs:
+            self.fill(tp, records)
+        self.turn_until(lambda: worker.recorder.has_progress)
+        return worker
+
+    def flushed(self, *, is_gone: bool = True) -> FakeWorker:
+        """Let a worker flush four records of each TopicPartition, in two flushes, and leave."""
+        worker = self.worker()
+        for _ in range(2):
+            for tp in self.broker.logs:
+                self.fill(tp, 2)
+            self.drain()
+        if is_gone:
+            worker.stop.request()
+            self.turn_until(lambda: worker.controller.state.phase is Phase.STOPPED)
+            worker.close()
+            self.workers.remove(worker)
+        return worker
+
     def fill(self, tp: TopicPartition, records: int, user: str = canaries.USER) -> None:
         """Append records of one entry each."""
         for _ in range(records):
@@ -97,6 +120,14 @@ class Rig:
                 if not worker.consumer.closed:
                     worker.step()
         raise AssertionError(f"not within {turns} turns")
+
+    def turn_for(self, seconds: float) -> None:
+        """Turn all workers' loops while time passes."""
+        end_s = self.clock.now_s() + seconds
+        while self.clock.now_s() < end_s:
+            self.pass_time(5.0)
+            for worker in self.workers:
+                worker.step()
 
     def tick(self) -> None:
         """Let every library's thread do its part."""
@@ -130,3 +161,24 @@ class Rig:
     def check(self, **kafka: Any) -> None:
         """Check I1 to I5, by other settings than those of the fakes where some are given."""
         check_all(self.broker, self.bucket, **kafka)
+
+
+TWO = P0, P1
+
+
+def owning(style: str = COOPERATIVE, tps: tuple[TopicPartition, ...] = TWO, **how: Any) -> tuple[Rig, FakeWorker]:
+    """Give a world and its worker, which owns everything."""
+    rig = Rig(style, tps)
+    return rig, rig.owning(**how)
+
+
+def holding(style: str = COOPERATIVE, tps: tuple[TopicPartition, ...] = TWO, **how: Any) -> tuple[Rig, FakeWorker]:
+    """Give a world and its worker, which holds an open batch."""
+    rig = Rig(style, tps)
+    return rig, rig.holding(**how)
+
+
+def flushed(style: str = COOPERATIVE, tps: tuple[TopicPartition, ...] = TWO, **how: Any) -> tuple[Rig, FakeWorker]:
+    """Give a world and its worker, which has flushed and is gone."""
+    rig = Rig(style, tps)
+    return rig, rig.flushed(**how)

@@ -210,6 +210,11 @@ class FakeWorker:
         """Turn the loop once."""
         self.loop.turn()
 
+    def settle(self) -> None:
+        """Do what comes before a poll: have a producer ready, and a place for all that is owned."""
+        self.controller.prepare()
+        self.controller.position()
+
     def close(self) -> None:
         """End as the product's process does, however it came."""
         self.worker.leave()

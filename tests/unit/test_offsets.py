@@ -15,10 +15,9 @@ from log_partitioner.offsets import command
 from log_partitioner.offsets.plans import AdoptionPlan, Change, Target, plan_adoption, plan_changes, plan_skip
 from log_partitioner.offsets.survey import Survey
 from tests.fakes.records import P0, P1
-from tests.fakes.rig import Rig
+from tests.fakes.rig import Rig, flushed, owning
 from tests.fakes.worker import DEAD_LETTERS, GROUP, FakeWorker, settings_of
 from tests.unit.runtime.test_foreign_groups import adopt, others_flush
-from tests.unit.runtime.test_positions import flushed
 
 P2 = TopicPartition("source", 2)
 SENDER = Sender("offsets", "boot", settings_of().kafka, "bucket")
@@ -54,8 +53,7 @@ def costs(changes: list[Change]) -> list[tuple[int, int]]:
 
 def test_committed_takes_offsets_for_those_of_the_topic_of_now() -> None:
     """Without the leader epoch, which is of the other log, and without a question; then a worker starts there."""
-    rig = Rig()
-    flushed(rig)
+    rig, _ = flushed()
     new = rig.broker.remake("source", keep_offsets=True)
     rig.fill(P0, 9)
     rig.fill(P1, 9)
@@ -71,8 +69,7 @@ def test_committed_takes_offsets_for_those_of_the_topic_of_now() -> None:
 
 def test_beginning_is_the_first_offset_there_is() -> None:
     """Of one partition, if only one is named; nothing of a topic that was made anew was published."""
-    rig = Rig()
-    flushed(rig)
+    rig, _ = flushed()
     rig.broker.remake("source", keep_offsets=True)
     rig.fill(P1, 9)
     rig.broker.logs[P1].first_offset = 2
@@ -83,24 +80,21 @@ def test_beginning_is_the_first_offset_there_is() -> None:
 
 def test_beginning_of_this_very_topic_publishes_everything_twice() -> None:
     """The number is told; what retention has taken is not published again."""
-    rig = Rig()
-    flushed(rig)
+    rig, _ = flushed()
     rig.broker.logs[P1].first_offset = 3
     assert costs(to(rig, "beginning")) == [(4, 0), (1, 0)]
 
 
 def test_offsets_that_are_in_order_are_left() -> None:
     """What was asked for holds."""
-    rig = Rig()
-    flushed(rig)
+    rig, _ = flushed()
     for changes in (to(rig, "committed"), to(rig, "flushed")):
         assert [(one.after, one.note, one.is_met) for one in changes] == [(None, "it is there", True)] * 2
 
 
 def test_committed_drops_the_leader_epoch_of_a_partition_that_is_named() -> None:
     """Its log was rewritten; of the others the epoch is kept, and without one nothing changes."""
-    rig = Rig()
-    flushed(rig)
+    rig, _ = flushed()
     text = encode(rig.broker.topic_ids["source"])
     rig.broker.alter({P0: CommittedOffset(4, 7, text), P1: CommittedOffset(4, 7, text)})
     assert [one.after for one in to(rig, "committed")] == [None, None]
@@ -114,8 +108,7 @@ def test_committed_drops_the_leader_epoch_of_a_partition_that_is_named() -> None
 
 def test_offset_says_what_it_publishes_twice_or_skips() -> None:
     """By the newest flush record; and it must be one of the log's."""
-    rig = Rig()
-    flushed(rig)
+    rig, _ = flushed()
     rig.fill(P0, 9)
     assert costs(to(rig, 1, 0)) == [(3, 0)]
     assert costs(to(rig, 4, 0)) == [(0, 0)]
@@ -143,8 +136,7 @@ def test_start_position_that_nothing_was_flushed_behind_tells_what_is_skipped() 
 @pytest.mark.parametrize("back", ["flushed", 4])
 def test_what_a_person_has_set_a_person_takes_back(back: Target) -> None:
     """Before a worker has gone on there: it is free, and a worker goes on as if nothing had been."""
-    rig = Rig()
-    flushed(rig)
+    rig, _ = flushed()
     rig.pass_time(LATER_S)
     assert carry_out(rig, to(rig, 1, 0)) == {P0: 1, P1: 4}
     changes = to(rig, back, 0)
@@ -160,8 +152,7 @@ def test_what_a_person_has_set_a_person_takes_back(back: Target) -> None:
 
 def test_offset_that_is_set_back_by_hand_is_gone_on_at_for_ever() -> None:
     """Also by who owns it after the first commit behind it; flush records of before say no more where to go on."""
-    rig = Rig()
-    flushed(rig)
+    rig, _ = flushed()
     assert carry_out(rig, to(rig, 2, 0)) == {P0: 2, P1: 4}
     rig.broker.starts[P0] = 2
     for name in "bc":
@@ -175,8 +166,7 @@ def test_offset_that_is_set_back_by_hand_is_gone_on_at_for_ever() -> None:
 
 def test_flushed_goes_on_where_flush_records_end() -> None:
     """What no flush record names is left, and what was asked for does not hold."""
-    rig = Rig()
-    flushed(rig)
+    rig, _ = flushed()
     rig.broker.reset({P1: None})
     rig.broker.alter({P0: CommittedOffset(1)})
     rig.broker.grow(P2)
@@ -192,8 +182,7 @@ def test_flushed_goes_on_where_flush_records_end() -> None:
 
 def test_flushed_takes_back_what_somebody_else_has_committed() -> None:
     """Ahead, by a consumer with our group.id; `committed` accepts it, and says what is skipped."""
-    rig = Rig()
-    flushed(rig)
+    rig, _ = flushed()
     rig.fill(P0, 5)
     rig.broker.alter({P0: CommittedOffset(7)})
     assert costs(to(rig, "committed", 0)) == [(0, 3)]
@@ -206,8 +195,7 @@ def test_flushed_takes_back_what_somebody_else_has_committed() -> None:
 
 def test_flushed_leaves_offsets_of_another_topic_and_of_a_log_that_has_none() -> None:
     """What flush records name are offsets of that one, too, if brokers tell no ids."""
-    rig = Rig()
-    flushed(rig)
+    rig, _ = flushed()
     rig.broker.alter({P0: CommittedOffset(1, None, encode("of another"))})
     rig.broker.logs[P1].first_offset = 9
     first, second = to(rig, "flushed")
@@ -245,8 +233,7 @@ def test_flush_records_that_cannot_be_read_are_refused_unless_that_is_accepted()
 
 def test_show_says_in_words_what_is_committed_and_flushed() -> None:
     """By whom, of which topic, and how much is left to read."""
-    rig = Rig()
-    flushed(rig)
+    rig, _ = flushed()
     rig.fill(P0, 5)
     rig.broker.grow(P2)
     carry_out(rig, to(rig, 2, 0))
@@ -266,8 +253,7 @@ def test_show_says_in_words_what_is_committed_and_flushed() -> None:
 
 def broken(*ranges: range) -> Rig:
     """Give a group that has stopped before offsets of P0 that nobody can read, of ten in each TopicPartition."""
-    rig = Rig()
-    worker = rig.owning()
+    rig, worker = owning()
     for tp in (P0, P1):
         rig.fill(tp, 10)
     rig.broker.logs[P0].broken += ranges
@@ -341,8 +327,7 @@ def test_offsets_that_the_log_does_not_have_are_not_skipped(first: int, end: int
 )
 def test_offsets_are_skipped_only_where_a_worker_would_go_on(committed: CommittedOffset | None, problem: str) -> None:
     """What lies before them would be lost, or be published twice."""
-    rig = Rig()
-    flushed(rig)
+    rig, _ = flushed()
     rig.broker.reset({P0: None})
     if committed is not None:
         rig.broker.alter({P0: committed})
@@ -362,8 +347,7 @@ def adoption(rig: Rig, heir: Rig | None = None, accepted: tuple[str, ...] = ()) 
 
 def test_adoption_commits_what_the_stopped_group_has_committed() -> None:
     """With leader epoch and metadata, which say of which log and topic it is; one never begun is left out."""
-    rig = Rig()
-    flushed(rig)
+    rig, _ = flushed()
     rig.broker.grow(P2)
     found = adoption(rig)
     assert found.offsets == {P0: rig.broker.committed(P0), P1: rig.broker.committed(P1)}
@@ -375,8 +359,7 @@ def test_adoption_commits_what_the_stopped_group_has_committed() -> None:
 @pytest.mark.parametrize("offset", [None, 3, 6])
 def test_adoption_is_refused_unless_offsets_and_flush_records_agree(offset: int | None) -> None:
     """Going on there would publish twice, or skip."""
-    rig = Rig()
-    flushed(rig)
+    rig, _ = flushed()
     rig.fill(P0, 9)
     rig.broker.reset({P0: offset})
     told = "nothing" if offset is None else offset
@@ -395,8 +378,7 @@ def test_adoption_is_refused_if_the_heir_has_begun() -> None:
 
 def test_adoption_is_refused_if_others_publish_the_topic_or_have_adopted_the_group() -> None:
     """Among them the heir itself, whose offsets are gone; by name a group is accepted here, too."""
-    rig = Rig()
-    flushed(rig)
+    rig, _ = flushed()
     others_flush(rig, "other")
     with pytest.raises(StartPositionError, match="group other publishes topic source"):
         adoption(rig)

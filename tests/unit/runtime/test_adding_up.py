@@ -21,7 +21,7 @@ from log_partitioner.input.decode import Decoded
 from log_partitioner.runtime.recorder import Recorder
 from tests.fakes.committer import Outcome
 from tests.fakes.records import P0, P1, entry, value_of
-from tests.fakes.rig import Rig
+from tests.fakes.rig import Rig, owning
 from tests.fakes.store import PutFault
 from tests.fakes.worker import FakeWorker, Parts, Rules
 
@@ -47,8 +47,7 @@ class CountingRecorder(Recorder):
 
 def worked(rules: Rules | None = None) -> tuple[Rig, FakeWorker]:
     """Give a worker that owns everything, and its rig."""
-    rig = Rig()
-    return rig, rig.owning(rules=rules, parts=Parts(recorder=CountingRecorder))
+    return owning(rules=rules, parts=Parts(recorder=CountingRecorder))
 
 
 def require_sums(worker: FakeWorker, logs: list[Any]) -> None:

@@ -20,27 +20,16 @@ from log_partitioner.runtime.positions import TOPIC_IDS_S
 from tests.fakes.committer import Outcome
 from tests.fakes.consumer import FakeConsumer
 from tests.fakes.records import P0, P1, P2
-from tests.fakes.rig import COOPERATIVE, KIP848, STYLES, Rig
+from tests.fakes.rig import COOPERATIVE, KIP848, STYLES, Rig, holding, owning
 from tests.fakes.store import PutFault
 from tests.fakes.worker import CONTROL_RULES, FakeWorker
 
 UNKNOWN = [Outcome.UNKNOWN_COMMITTED, Outcome.UNKNOWN_OPEN, Outcome.TIMED_OUT]
 
 
-def holding(rig: Rig, records: int = 3) -> FakeWorker:
-    """Give a worker that owns everything and holds an open batch of every TopicPartition."""
-    worker = rig.owning()
-    for tp in rig.broker.logs:
-        rig.fill(tp, records)
-    worker.step()
-    assert worker.recorder.has_progress
-    return worker
-
-
 def test_revoke_commits_the_whole_batch_before_it_returns() -> None:
     """W5: files mix TopicPartitions, so all are committed; nothing is left when the callback returns."""
-    rig = Rig()
-    worker = holding(rig)
+    rig, worker = holding()
     worker.controller.on_revoked(frozenset({P1}))
     assert rig.committed() == {P0: 3, P1: 3}
     assert worker.recorder.opening is None
@@ -51,8 +40,7 @@ def test_revoke_commits_the_whole_batch_before_it_returns() -> None:
 
 def test_revoke_leaves_the_uploads_less_time_than_a_timer_does() -> None:
     """The uploads of a revoke end early enough for the transaction to fit into the revoke budget."""
-    rig = Rig()
-    worker = holding(rig)
+    rig, worker = holding()
     deadlines: list[float] = []
     put = worker.store.put
 
@@ -72,8 +60,7 @@ def test_revoke_leaves_the_uploads_less_time_than_a_timer_does() -> None:
 
 def test_discard_on_revoke_rewinds_only_what_is_kept() -> None:
     """What is given back is never sought: somebody else owns it when the seek would come (KAFKA_FACTS R10)."""
-    rig = Rig(tps=(P0, P1, P2))
-    worker = holding(rig)
+    _, worker = holding(tps=(P0, P1, P2))
     worker.committer.script.append("TRANSACTION_ABORTABLE")
     worker.controller.on_revoked(frozenset({P1}))
     assert worker.controller.state.to_seek == {P0, P2}
@@ -82,8 +69,7 @@ def test_discard_on_revoke_rewinds_only_what_is_kept() -> None:
 
 def test_lost_discards_everything_and_rewinds_the_rest() -> None:
     """W6: of what is lost nothing is committed, and since files mix TopicPartitions, nothing of the batch is."""
-    rig = Rig()
-    worker = holding(rig)
+    _, worker = holding()
     with capture_logs() as logs:
         worker.controller.on_lost(frozenset({P1}))
     assert worker.committer.calls == 0
@@ -100,8 +86,7 @@ def test_lost_discards_everything_and_rewinds_the_rest() -> None:
 
 def test_finding_6_revoked_instead_of_lost_commits_nothing() -> None:
     """Put out while a revoke waits, we hear `revoked` and others read on: the metadata is no proof, so we discard."""
-    rig = Rig()
-    worker = holding(rig)
+    rig, worker = holding()
     second = rig.worker("b")
     for _ in range(3):
         rig.tick()
@@ -120,8 +105,7 @@ def test_finding_6_revoked_instead_of_lost_commits_nothing() -> None:
 
 def test_empty_assignment_keeps_what_is_owned() -> None:
     """`on_assign` may carry an empty list (cooperative)."""
-    rig = Rig()
-    worker = rig.owning()
+    _, worker = owning()
     worker.controller.on_assigned(frozenset())
     assert worker.controller.state.owned == {P0, P1}
 
@@ -147,13 +131,12 @@ def test_settle_asks_for_committed_offsets_after_the_next_producer_is_ready() ->
     """Only the init ends what the last transaction left open; asked before, the answer could be too old."""
     rig = Rig()
     happened: list[str] = []
-    worker = holding(rig)
+    worker = rig.holding()
     worker.consumer._point = worker.committer._point = happened.append
     worker.committer.script.append(Outcome.UNKNOWN_OPEN)
     worker.controller.flush_due(FlushReason.INTERVAL)
     happened.clear()
-    worker.controller.prepare()
-    worker.controller.position()
+    worker.settle()
     assert happened == ["init", "committed", "seek", "seek"]
 
 
@@ -170,8 +153,7 @@ def test_unknown_outcome_goes_on_from_what_was_really_committed(
     Also if within one consume all is revoked, with that outcome, and assigned again: our own open transaction would
     keep committed offsets unstable until it times out, unless our next init ends it first.
     """
-    rig = Rig(style)
-    worker = holding(rig)
+    rig, worker = holding(style)
     worker.committer.script.append(outcome)
     if is_revoked:
         worker.controller.on_revoked(frozenset({P0, P1}))
@@ -181,8 +163,7 @@ def test_unknown_outcome_goes_on_from_what_was_really_committed(
     if is_revoked:
         worker.controller.on_assigned(frozenset({P0, P1}))
         worker.controller.consume_returned()
-    worker.controller.prepare()
-    worker.controller.position()
+    worker.settle()
     assert rig.clock.now_s() - started_s < 5.0
     expected = 3 if outcome is Outcome.UNKNOWN_COMMITTED else 0
     assert worker.consumer.positions == {P0: expected, P1: expected}
@@ -194,8 +175,7 @@ def test_unknown_outcome_goes_on_from_what_was_really_committed(
 @pytest.mark.parametrize(("apart_s", "ends"), [(1.0, True), (200.0, False)])
 def test_three_unknown_outcomes_in_five_minutes_end_the_process(apart_s: float, *, ends: bool) -> None:
     """A worker that cannot learn what became of its transactions is not one to go on (DESIGN 4.1); two are no storm."""
-    rig = Rig()
-    worker = rig.owning()
+    rig, worker = owning()
 
     def go_on() -> None:
         for _ in range(4):
@@ -242,8 +222,7 @@ def test_topic_partition_assigned_while_paused_is_read_after_the_pause() -> None
     first.step()
     first.store.script.append(PutFault.NOT_STORED)
     first.controller.flush_due(FlushReason.INTERVAL)
-    first.controller.prepare()
-    first.controller.position()
+    first.settle()
     assert first.consumer.paused
     rig.workers.remove(second)
     second.close()
@@ -253,8 +232,7 @@ def test_topic_partition_assigned_while_paused_is_read_after_the_pause() -> None
 
 def test_worker_that_fails_in_the_middle_of_a_flush_commits_nothing_when_it_is_closed() -> None:
     """The store refuses us: the flush is broken off, the process ends, closing does not begin it again."""
-    rig = Rig()
-    worker = holding(rig)
+    _, worker = holding()
     worker.store.script.append(PutFault.REFUSED)
     with pytest.raises(StopError):
         worker.controller.flush_due(FlushReason.INTERVAL)
@@ -265,25 +243,21 @@ def test_worker_that_fails_in_the_middle_of_a_flush_commits_nothing_when_it_is_c
 
 def test_rewind_below_what_is_known_to_be_committed_is_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
     """A coordinator that has just loaded answers at times with offsets of long ago: the next turn asks again."""
-    rig = Rig()
-    worker = holding(rig)
+    _, worker = holding()
     worker.committer.script.append(Outcome.UNKNOWN_COMMITTED)
     worker.controller.flush_due(FlushReason.INTERVAL)
     positions = dict(worker.consumer.positions)
     with monkeypatch.context() as patch:
         patch.setattr(worker.consumer, "committed", lambda tps, **_: dict.fromkeys(tps, CommittedOffset(-1)))
-        worker.controller.prepare()
-        worker.controller.position()
+        worker.settle()
     assert (worker.consumer.positions, worker.controller.state.to_seek) == (positions, {P0, P1})
-    worker.controller.prepare()
-    worker.controller.position()
+    worker.settle()
     assert worker.consumer.positions == {P0: 3, P1: 3}
 
 
 def test_seek_comes_never_from_inside_a_callback() -> None:
     """What consume had popped before the callback is refused only after it: a seek inside would come too early."""
-    rig = Rig(KIP848)
-    worker = holding(rig)
+    _, worker = holding(KIP848)
     sought: list[str] = []
     worker.consumer._point = sought.append
     worker.committer.script.append("TRANSACTION_ABORTABLE")
@@ -301,8 +275,7 @@ def test_seek_comes_never_from_inside_a_callback() -> None:
 )
 def test_discarded_batch_tells_what_giving_it_up_costs(fault: Any, cause: str, outcome: str, more: str) -> None:
     """Which records are read again, of which TopicPartition; one of which nothing was covered is not named."""
-    rig = Rig()
-    worker = rig.owning()
+    rig, worker = owning()
     rig.broker.logs[P1].append_hole()
     rig.fill(P1, 4)
     worker.step()
@@ -363,8 +336,7 @@ def slowest(rig: Rig, worker: FakeWorker, *, commit_s: float, answer_s: float) -
 @pytest.mark.parametrize("before_s", [0.0, 100.0, 184.0])
 def test_all_steps_of_one_callback_end_within_the_poll_budget(slow_store: bool, before_s: float) -> None:  # noqa: FBT001
     """Flush and abort; the next producer's init and committed offsets are for the turn, within a budget of its own."""
-    rig = Rig(tps=(P0, P1, P2))
-    worker = holding(rig)
+    rig, worker = holding(tps=(P0, P1, P2))
     gone = frozenset({P2})
     worker.controller.on_revoked(gone)
     rig.fill(P0, 3)
@@ -384,16 +356,14 @@ def test_all_steps_of_one_callback_end_within_the_poll_budget(slow_store: bool, 
     assert rig.clock.now_s() - started_s <= CONTROL_RULES.poll_budget_s
     worker.controller.consume_returned()
     started_s = rig.clock.now_s()
-    worker.controller.prepare()
-    worker.controller.position()
+    worker.settle()
     assert P2 in worker.recorder.positions
     assert rig.clock.now_s() - started_s <= CONTROL_RULES.poll_budget_s
 
 
 def test_flush_gets_what_the_steps_after_it_do_not_need() -> None:
     """`settle_s` of the time until the next poll is for an abort, another's transaction and committed offsets."""
-    rig = Rig()
-    worker = holding(rig)
+    rig, worker = holding()
     deadlines: list[float] = []
     flush = worker.flusher.flush
 
@@ -410,15 +380,13 @@ def test_flush_gets_what_the_steps_after_it_do_not_need() -> None:
 
 def test_producer_that_is_not_ready_leaves_what_is_assigned_without_a_place() -> None:
     """What it had open would hold up the answer; the next poll comes first."""
-    rig = Rig()
-    worker = holding(rig)
+    _, worker = holding()
     worker.committer.script.append(Outcome.UNKNOWN_OPEN)
     worker.controller.on_revoked(frozenset({P0, P1}))
     worker.controller.on_assigned(frozenset({P0}))
     worker.controller.position()
     assert worker.controller.unplaced == {P0}
-    worker.controller.prepare()
-    worker.controller.position()
+    worker.settle()
     assert not worker.controller.unplaced
 
 
@@ -429,8 +397,7 @@ def test_process_that_is_stopped_behind_an_assignment_asks_again(
     outcome: Outcome | str, where: str, beyond_s: float
 ) -> None:
     """Nothing, or too little, is left of its time, but what it asks for is answered: it does not end."""
-    rig = Rig(COOPERATIVE, (P0, P1, P2))
-    worker = holding(rig)
+    rig, worker = holding(COOPERATIVE, (P0, P1, P2))
     gone = frozenset({P2})
     worker.controller.on_revoked(gone)
     rig.fill(P0, 3)
@@ -450,15 +417,13 @@ def test_process_that_is_stopped_behind_an_assignment_asks_again(
     worker.controller.on_assigned(gone)
     for _ in range(3):
         worker.controller.consume_returned()
-        worker.controller.prepare()
-        worker.controller.position()
+        worker.settle()
     assert not worker.controller.state.to_seek
 
 
 def test_committed_offsets_that_nobody_tells_are_asked_for_twice() -> None:
     """Then it ends; an answer in between begins anew."""
-    rig = Rig()
-    worker = holding(rig)
+    rig, worker = holding()
     is_told = iter([False, True, False, False])
 
     def be_asked(name: str) -> None:
@@ -469,8 +434,7 @@ def test_committed_offsets_that_nobody_tells_are_asked_for_twice() -> None:
     for number in range(2):
         worker.store.script.append(PutFault.NOT_STORED)
         worker.controller.flush_due(FlushReason.INTERVAL)
-        worker.controller.prepare()
-        worker.controller.position()
+        worker.settle()
         assert worker.controller.state.to_seek == {P0, P1}
         if number == 0:
             rig.drain()
@@ -483,19 +447,16 @@ def test_committed_offsets_that_nobody_tells_are_asked_for_twice() -> None:
 
 def test_settle_that_comes_too_late_polls_first() -> None:
     """A process that was stopped for minutes may not wait for another's transaction any more; nor does it end."""
-    rig = Rig()
-    worker = holding(rig)
+    rig, worker = holding()
     worker.store.script.append(PutFault.NOT_STORED)
     worker.controller.flush_due(FlushReason.INTERVAL)
     rig.pass_time(250.0)
     asked: list[str] = []
     worker.consumer._point = asked.append
-    worker.controller.prepare()
-    worker.controller.position()
+    worker.settle()
     assert "committed" not in asked
     assert worker.controller.state.to_seek == {P0, P1}
     worker.controller.consume_returned()
-    worker.controller.prepare()
-    worker.controller.position()
+    worker.settle()
     assert asked == ["committed", "seek", "seek"]
     assert not worker.controller.state.to_seek

@@ -10,15 +10,14 @@ from tests.fakes.check import InvariantError
 from tests.fakes.group import ConsumerGroup
 from tests.fakes.member import HastyMember848, Member848
 from tests.fakes.records import P0, P1
-from tests.fakes.rig import COOPERATIVE, KIP848, Rig
+from tests.fakes.rig import COOPERATIVE, KIP848, Rig, owning
 from tests.fakes.worker import FakeWorker, Parts
 from tests.mutants.transactions import KeepsItsProducer
 
 
 def flush_with_a_delayed_end(parts: Parts) -> tuple[Rig, FakeWorker, list[str]]:
     """Flush twice; the EndTxn of the first arrives a second time while the second is half written."""
-    rig = Rig()
-    worker = rig.owning(parts=parts)
+    rig, worker = owning(parts=parts)
     said: list[str] = []
     epoch = worker.committer._epoch
     assert epoch is not None
@@ -59,7 +58,7 @@ def test_finding_2_one_producer_for_all_would_be_torn() -> None:
 # Under KIP-848 a member keeps its id over fencing: what proves that nobody else had its TopicPartitions meanwhile.
 
 
-def owning(*, lenient: bool = True, records: int = 2) -> tuple[Rig, FakeWorker]:
+def hasty(*, lenient: bool = True, records: int = 2) -> tuple[Rig, FakeWorker]:
     """Give a hasty member that owns everything; nothing is read yet."""
     rig = Rig(KIP848)
     assert isinstance(rig.group, ConsumerGroup)
@@ -90,7 +89,7 @@ def put_out_and_overtaken(rig: Rig, worker: FakeWorker) -> None:
 @pytest.mark.parametrize("is_lenient", [True, False])
 def test_batch_of_before_is_refused_though_the_member_is_in_again_under_its_id(is_lenient: bool) -> None:  # noqa: FBT001 - a case
     """It is sent with the epoch that it was opened in: the broker knows that nothing was owned since then."""
-    rig, worker = owning(lenient=is_lenient)
+    rig, worker = hasty(lenient=is_lenient)
     worker.step()
     assert worker.recorder.has_progress
     put_out_and_overtaken(rig, worker)
@@ -101,7 +100,7 @@ def test_batch_of_before_is_refused_though_the_member_is_in_again_under_its_id(i
 
 def test_with_the_epoch_of_now_the_broker_takes_what_others_have_committed_since() -> None:
     """What the guard is for."""
-    rig, worker = owning()
+    rig, worker = hasty()
     worker.step()
     batch = worker.recorder._batch
     assert batch is not None
@@ -114,7 +113,7 @@ def test_with_the_epoch_of_now_the_broker_takes_what_others_have_committed_since
 
 def test_batch_is_opened_where_the_committed_offsets_are() -> None:
     """Put out between two batches, unaware of it: what others have committed meanwhile is not read on from behind."""
-    rig, worker = owning(records=0)
+    rig, worker = hasty(records=0)
     rig.pass_time(50.0, except_for=worker)
     for tp in rig.broker.logs:
         rig.fill(tp, 2)
@@ -125,8 +124,7 @@ def test_batch_is_opened_where_the_committed_offsets_are() -> None:
     assert not worker.controller.open_batch()
     assert worker.controller.state.to_seek == {P0, P1}
     worker.consumer.member.queue.clear()
-    worker.controller.prepare()
-    worker.controller.position()
+    worker.settle()
     assert worker.recorder.positions[P0].first_offset == rig.committed()[P0] == 2
     assert worker.controller.open_batch()
 

@@ -18,7 +18,7 @@ from log_partitioner.formats.model import FATAL, SourceRecord, TopicPartition
 from log_partitioner.runtime.first_look import ENTRIES, FirstLook
 from tests.fakes.lanes import opened, record_all, settings
 from tests.fakes.records import P0, P1, poll_of
-from tests.fakes.rig import Rig
+from tests.fakes.rig import Rig, owning
 from tests.fakes.worker import FakeWorker, Rules
 
 LANES = [
@@ -164,8 +164,7 @@ def flushed(rig: Rig, worker: FakeWorker) -> None:
 
 def test_first_batch_that_is_dead_is_not_committed_also_after_a_restart() -> None:
     """Nothing is committed at all, where the batch would have begun neither."""
-    rig = Rig()
-    worker = rig.owning(rules=rules_of())
+    rig, worker = owning(rules=rules_of())
     fill(rig, dead=200, good=2)
     with pytest.raises(PathsError) as told:
         flushed(rig, worker)
@@ -190,8 +189,7 @@ def test_first_batch_that_is_dead_is_not_committed_also_after_a_restart() -> Non
 @pytest.mark.parametrize(("dead", "good"), [(99, 0), (196, 4), (0, 200)])
 def test_first_batch_that_is_small_or_not_all_dead_is_committed(dead: int, good: int) -> None:
     """One bad record does not stop a worker; a hundred entries that are not all dead say that the settings fit."""
-    rig = Rig()
-    worker = rig.owning(rules=rules_of())
+    rig, worker = owning(rules=rules_of())
     fill(rig, dead, good)
     flushed(rig, worker)
     assert rig.committed()[P0] == dead + good
@@ -200,8 +198,7 @@ def test_first_batch_that_is_small_or_not_all_dead_is_committed(dead: int, good:
 
 def test_dead_batch_later_in_life_is_committed() -> None:
     """By this process, by the next one, and with a TopicPartition that was flushed before."""
-    rig = Rig()
-    worker = rig.owning(rules=rules_of())
+    rig, worker = owning(rules=rules_of())
     fill(rig, dead=0, good=5)
     flushed(rig, worker)
     fill(rig, dead=150)

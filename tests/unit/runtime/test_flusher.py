@@ -40,20 +40,11 @@ from tests.fakes.committer import Outcome
 from tests.fakes.group import ConsumerGroup
 from tests.fakes.pace import paced_decode
 from tests.fakes.records import P0, P1, entry, value_of
-from tests.fakes.rig import COOPERATIVE, KIP848, Rig
+from tests.fakes.rig import COOPERATIVE, KIP848, Rig, holding, owning
 from tests.fakes.store import PutFault
 from tests.fakes.worker import DEAD_LETTERS, FLUSHES, REFERENCES, FakeWorker, Rules
 
 NOT_REPEATED = ("UNKNOWN_MEMBER_ID", "FENCED_INSTANCE_ID", "TRANSACTION_ABORTABLE", "_TIMED_OUT")
-
-
-def holding(rig: Rig, *, records: int = 3, rules: Rules | None = None) -> FakeWorker:
-    """Give a worker whose open batch holds some records, and no flush is due."""
-    worker = rig.owning(rules=rules)
-    for tp in rig.broker.logs:
-        rig.fill(tp, records)
-    rig.turn_until(lambda: worker.recorder.has_progress)
-    return worker
 
 
 def flush(
@@ -75,8 +66,7 @@ def opened_by(member_id: str, batch: ClosedBatch) -> ClosedBatch:
 
 def test_flush_of_a_batch_commits_references_flush_record_and_offsets_together() -> None:
     """One transaction holds a reference per PartitionKey, one flush record and the offsets of all that was read."""
-    rig = Rig()
-    worker = rig.owning()
+    rig, worker = owning()
     rig.fill(P0, 3, "ann")
     rig.fill(P1, 2, "bob")
     rig.turn_until(lambda: worker.recorder.has_progress)
@@ -92,8 +82,7 @@ def test_flush_of_a_batch_commits_references_flush_record_and_offsets_together()
 
 def test_flush_gives_what_it_has_announced() -> None:
     """All messages of its transaction and the offsets, as they were committed."""
-    rig = Rig()
-    worker = holding(rig, rules=Rules().with_layout("pack"))
+    rig, worker = holding(rules=Rules().with_layout("pack"))
     rig.broker.logs[P0].append(value_of(entry(None)), timestamp_ms=rig.clock.wall_ms())
     worker.step()
     summary = flush(worker)
@@ -109,7 +98,7 @@ def test_committed_offsets_carry_their_topics_id_and_leader_epoch(told: bool) ->
     rig = Rig()
     if not told:
         rig.broker.topic_ids.clear()
-    worker = holding(rig)
+    worker = rig.holding()
     flush(worker)
     committed = rig.broker.committed(P0)
     assert committed is not None
@@ -240,8 +229,7 @@ def test_whatever_loses_an_entry_commits_nothing(
 
 def test_finding_10_flush_record_states_every_owned_range_count_and_identity() -> None:
     """A flush record alone tells worker, boot, generation, number, and per owned TopicPartition what it covered."""
-    rig = Rig()
-    worker = rig.owning()
+    rig, worker = owning()
     rig.broker.logs[P0].append_hole()
     rig.fill(P0, 2)
     rig.broker.logs[P0].append_hole()
@@ -259,8 +247,7 @@ def test_finding_10_flush_record_states_every_owned_range_count_and_identity() -
 @pytest.mark.parametrize("fault", [PutFault.NOT_STORED, PutFault.ANSWER_LOST_LATE, PutFault.SLOW])
 def test_flush_whose_upload_is_not_acknowledged_produces_nothing(fault: PutFault) -> None:
     """W4: no transaction is begun before every upload is acknowledged."""
-    rig = Rig()
-    worker = holding(rig)
+    rig, worker = holding()
     worker.store.script.extend([PutFault.NONE, fault])
     with pytest.raises(UploadError):
         flush(worker)
@@ -284,8 +271,7 @@ def test_flush_uploads_everything_before_the_transaction_begins() -> None:
 
 def test_finding_9_key_taken_by_another_object_is_never_referenced() -> None:
     """An object that is not provably ours keeps its key; ours gets another, and the reference names that one."""
-    rig = Rig()
-    worker = holding(rig)
+    rig, worker = holding()
     worker.store.script.append(PutFault.TAKEN)
     flush(worker)
     assert b"somebody else's" in rig.bucket.objects.values()
@@ -296,8 +282,7 @@ def test_finding_9_key_taken_by_another_object_is_never_referenced() -> None:
 
 def test_finding_9_attempts_of_one_batch_never_share_a_key() -> None:
     """After a flush that failed, the same records go to new keys; what was stored before is an orphan."""
-    rig = Rig()
-    worker = holding(rig)
+    rig, worker = holding()
     worker.committer.script.append("TRANSACTION_ABORTABLE")
     rig.pass_time(40)
     rig.drain()
@@ -323,8 +308,7 @@ def test_flush_whose_deadline_passes_while_sealing_is_discarded(monkeypatch: pyt
 
 def test_flush_whose_uploads_end_after_their_deadline_is_discarded() -> None:
     """Also where everything handed over so far is stored."""
-    rig = Rig()
-    worker = holding(rig)
+    rig, worker = holding()
     worker.store._point = lambda name: rig.pass_time(100.0 if name == "put_acknowledged" else 0.0)
     with pytest.raises(UploadError):
         flush(worker)
@@ -333,8 +317,7 @@ def test_flush_whose_uploads_end_after_their_deadline_is_discarded() -> None:
 
 def test_schema_is_uploaded_once_and_its_text_matches_its_name() -> None:
     """What is known costs nothing the second time; one uploaded by another worker is as good, and has the same name."""
-    rig = Rig()
-    worker = rig.owning()
+    rig, worker = owning()
     for _ in range(3):
         rig.fill(P0, 2)
         rig.turn_until(lambda: worker.recorder.has_progress)
@@ -350,8 +333,7 @@ def test_schema_is_uploaded_once_and_its_text_matches_its_name() -> None:
 
 def test_schema_that_somebody_has_deleted_is_written_again_within_the_hour() -> None:
     """A lifecycle rule, say; a reference would name what nobody finds for as long as the process lives."""
-    rig = Rig()
-    holding(rig)
+    rig, _ = holding()
     rig.drain()
     (key,) = (key for key in rig.bucket.objects if key.endswith(".avsc"))
     del rig.bucket.objects[key]
@@ -371,7 +353,7 @@ def test_schema_text_stands_in_messages_while_it_is_small(
     rig = Rig()
     monkeypatch.setattr(KafkaSettings, "inline_bytes_max", bytes_max)
     monkeypatch.setattr(KafkaSettings, "inline_text_max", text_max)
-    worker = holding(rig)
+    worker = rig.holding()
     flush(worker)
     (reference,) = references(rig.broker)
     assert (reference.schema.text is not None) == has_text
@@ -392,8 +374,7 @@ def test_illegal_generation_of_the_same_member_is_repeated_once_over_the_same_ob
     script: list[str], slow_s: float, calls: int, *, is_committed: bool
 ) -> None:
     """With fresh metadata and while there is time: an epoch that moved is no reason to upload again."""
-    rig = Rig()
-    worker = holding(rig)
+    rig, worker = holding()
     worker.committer.script.extend(script)
     worker.committer._point = lambda name: rig.clock.advance(slow_s if name == "produced" else 0.0)
     with nullcontext() if is_committed else pytest.raises(CommitAbortedError):
@@ -405,8 +386,7 @@ def test_illegal_generation_of_the_same_member_is_repeated_once_over_the_same_ob
 
 def test_commit_is_repeated_outside_of_the_handler(monkeypatch: pytest.MonkeyPatch) -> None:
     """The client library never lets go of what is handled while it raises (KAFKA_FACTS L10): a producer each time."""
-    rig = Rig()
-    worker = holding(rig)
+    _, worker = holding()
     worker.committer.script.append("ILLEGAL_GENERATION")
     handled: list[object] = []
     commit = worker.committer.commit
@@ -422,8 +402,7 @@ def test_commit_is_repeated_outside_of_the_handler(monkeypatch: pytest.MonkeyPat
 
 def test_illegal_generation_of_another_member_is_a_discard() -> None:
     """Who was put out and is in again under another id may not commit what it read before."""
-    rig = Rig()
-    worker = holding(rig)
+    rig, worker = holding()
     worker.committer.script.append("ILLEGAL_GENERATION")
     batch = worker.recorder.close()
     told = iter([worker.consumer.membership(), Membership(7, "another member", b"")])
@@ -442,8 +421,7 @@ def test_finding_3_metadata_that_no_broker_would_check_is_refused_before_anythin
     membership: Membership,
 ) -> None:
     """Generation and member id must both be there, or nothing reaches the broker."""
-    rig = Rig()
-    worker = holding(rig)
+    rig, worker = holding()
     worker.flusher._membership = lambda: membership
     with pytest.raises(MembershipError):
         flush(worker)
@@ -452,8 +430,7 @@ def test_finding_3_metadata_that_no_broker_would_check_is_refused_before_anythin
 
 def test_finding_3_without_the_guard_the_broker_takes_a_commit_from_nobody() -> None:
     """What the guard is for: the fake broker, like the real one, does not fence empty metadata."""
-    rig = Rig()
-    worker = holding(rig)
+    rig, worker = holding()
     worker.committer.trusts_any_membership = True
     worker.flusher._membership = lambda: Membership(-1, "", b"")
     flush(worker, batch=opened_by("", worker.recorder.close()))
@@ -463,8 +440,7 @@ def test_finding_3_without_the_guard_the_broker_takes_a_commit_from_nobody() -> 
 @pytest.mark.parametrize("outcome", [Outcome.UNKNOWN_COMMITTED, Outcome.UNKNOWN_OPEN, Outcome.TIMED_OUT])
 def test_unknown_outcome_is_told_apart_from_an_abort(outcome: Outcome) -> None:
     """Nobody may take an unknown outcome for an abort: the committed offsets tell."""
-    rig = Rig()
-    worker = holding(rig)
+    _, worker = holding()
     worker.committer.script.append(outcome)
     with pytest.raises(CommitUnknownError):
         flush(worker)
@@ -472,8 +448,7 @@ def test_unknown_outcome_is_told_apart_from_an_abort(outcome: Outcome) -> None:
 
 def test_metadata_is_that_of_the_moment_the_batch_is_closed() -> None:
     """Metadata taken after the uploads would be that of a generation in which others may own our TopicPartitions."""
-    rig = Rig(COOPERATIVE)
-    worker = holding(rig)
+    _, worker = holding(COOPERATIVE)
     asked: list[str] = []
     membership = worker.consumer.membership
 
@@ -527,8 +502,7 @@ def test_epoch_that_moves_during_the_upload_proves_nothing_to_us(is_lenient: boo
 )
 def test_record_that_alone_passes_a_limit_is_packed_under_every_layout(reason: str, records: int, objects: int) -> None:
     """Or it could never be flushed. One that is alone by chance keeps to the layout, and so do two."""
-    rig = Rig()
-    worker = rig.owning(rules=Rules().with_layout("file"))
+    rig, worker = owning(rules=Rules().with_layout("file"))
     for number in range(records):
         value = value_of(*(entry(f"user-{number}-{n}") for n in range(20)))
         rig.broker.logs[P0].append(value, timestamp_ms=rig.clock.wall_ms())

@@ -15,9 +15,8 @@ from log_partitioner.runtime.positions import LOOKS
 from tests.fakes.broker import Committed
 from tests.fakes.check import check_commit, flush_records
 from tests.fakes.records import P0, P1
-from tests.fakes.rig import STYLES, Rig
+from tests.fakes.rig import STYLES, Rig, flushed, owning
 from tests.fakes.worker import FLUSHES, GROUP, SOURCE_TOPICS, FakeWorker
-from tests.unit.runtime.test_positions import flushed, turn_for
 
 
 def others_flush(rig: Rig, group_id: str = "another") -> None:
@@ -64,8 +63,7 @@ def last_words(rig: Rig, worker: FakeWorker) -> str:
 @pytest.mark.parametrize("style", STYLES)
 def test_worker_that_finds_flush_records_of_another_group_refuses_to_start(style: str) -> None:
     """With both names, the topic, and the three ways on; it has committed nothing."""
-    rig = Rig(style)
-    flushed(rig)
+    rig, _ = flushed(style)
     rig.broker.reset({P0: None, P1: None})
     error = last_words(rig, renamed(rig.worker("b", start=False), "new-group"))
     assert f"group {GROUP} publishes topic source to the same topics as" in error
@@ -78,8 +76,7 @@ def test_worker_that_finds_flush_records_of_another_group_refuses_to_start(style
 
 def test_worker_with_committed_offsets_refuses_another_group_too() -> None:
     """It has run before the other one came."""
-    rig = Rig()
-    flushed(rig)
+    rig, _ = flushed()
     others_flush(rig)
     assert "group another publishes topic source" in last_words(rig, rig.worker("b", start=False))
 
@@ -89,8 +86,7 @@ def test_worker_with_committed_offsets_refuses_another_group_too() -> None:
 
 def test_group_goes_on_where_the_adopted_one_stopped() -> None:
     """Whose flush records are its own history from then on; nothing is read twice."""
-    rig = Rig()
-    flushed(rig)
+    rig, _ = flushed()
     adopt(rig, "new-group", GROUP)
     worker = renamed(rig.worker("b", start=False), "new-group")
     worker.start()
@@ -101,8 +97,7 @@ def test_group_goes_on_where_the_adopted_one_stopped() -> None:
 
 def test_group_that_was_adopted_refuses_to_go_on() -> None:
     """Somebody has started the old release again: the new one may have flushed nothing yet."""
-    rig = Rig()
-    flushed(rig)
+    rig, _ = flushed()
     adopt(rig, "new-group", GROUP)
     error = last_words(rig, rig.worker("b", start=False))
     assert f"group new-group has adopted the work of group {GROUP} on topic source, source-0 at 4" in error
@@ -111,8 +106,7 @@ def test_group_that_was_adopted_refuses_to_go_on() -> None:
 
 def test_heir_refuses_where_the_adopted_group_has_flushed_on() -> None:
     """What that has published since is there twice."""
-    rig = Rig()
-    flushed(rig)
+    rig, _ = flushed()
     adopt(rig, "new-group", GROUP)
     beyond = flush_records(rig.broker)[-1]
     line = msgspec.structs.replace(beyond.topic_partitions[0], next_offset=5)
@@ -189,8 +183,7 @@ def test_two_new_groups_that_commit_at_the_same_time_both_stop_at_their_second_f
 
 def test_process_looks_for_foreign_groups_before_its_first_flushes_only() -> None:
     """One that runs for long pays nothing."""
-    rig = Rig()
-    worker = rig.owning()
+    rig, worker = owning()
     for number in range(1, LOOKS + 4):
         run_until_flush(rig, number)
     assert worker.flush_records.looks == LOOKS
@@ -198,8 +191,7 @@ def test_process_looks_for_foreign_groups_before_its_first_flushes_only() -> Non
 
 def test_look_that_cannot_be_taken_holds_up_no_flush() -> None:
     """It is taken before the next one."""
-    rig = Rig()
-    worker = rig.owning()
+    rig, worker = owning()
     worker.flush_records.error = HistoryUnknownError("no answer")
     run_until_flush(rig, 1)
     worker.flush_records.error = None
@@ -215,8 +207,7 @@ def test_look_that_cannot_be_taken_holds_up_no_flush() -> None:
 @pytest.mark.parametrize("metadata", ["", "somebody else's"])
 def test_offset_that_somebody_else_has_committed_ahead_is_refused(style: str, metadata: str) -> None:
     """A console consumer with our group.id: its records would be in no output; the range and both ways on are told."""
-    rig = Rig(style)
-    flushed(rig)
+    rig, _ = flushed(style)
     rig.fill(P0, 5)
     rig.broker.alter({P0: CommittedOffset(7, metadata=metadata)})
     error = last_words(rig, rig.worker("b", start=False))
@@ -229,19 +220,17 @@ def test_offset_that_somebody_else_has_committed_ahead_is_refused(style: str, me
 
 def test_offset_that_somebody_else_has_committed_ahead_is_refused_in_a_rewind() -> None:
     """While a worker runs: it knows what it has committed itself."""
-    rig = Rig()
-    worker = flushed(rig, is_gone=False)
+    rig, worker = flushed(is_gone=False)
     rig.fill(P0, 5)
     rig.broker.reset({P0: 7})
     worker.committer.script.append("TRANSACTION_ABORTABLE")
     with pytest.raises(StartPositionError, match="source-0 from 4 to 6"):
-        turn_for(rig, 120.0)
+        rig.turn_for(120.0)
 
 
 def test_offset_ahead_that_a_person_has_set_or_a_worker_has_committed_is_gone_on_at() -> None:
     """Its metadata says so: it need not be in any flush record."""
-    rig = Rig()
-    flushed(rig)
+    rig, _ = flushed()
     rig.fill(P0, 5)
     rig.broker.alter({P0: CommittedOffset(7, metadata=encode(rig.broker.topic_ids["source"]))})
     rig.worker("b")

@@ -13,10 +13,10 @@ from tests.fakes.check import flush_records, references
 from tests.fakes.committer import Outcome
 from tests.fakes.pace import long_records, pace_commits, pace_store, paced_decode
 from tests.fakes.records import P0, P1, entry, value_of
-from tests.fakes.rig import Rig
+from tests.fakes.rig import Rig, holding, owning
 from tests.fakes.store import PutFault
 from tests.fakes.worker import CONTROL_RULES, FakeWorker, Rules
-from tests.unit.runtime.test_flusher import flush, holding
+from tests.unit.runtime.test_flusher import flush
 
 
 def backlog(rig: Rig, users: int) -> None:
@@ -40,8 +40,7 @@ def test_store_in_proportion_to_objects_makes_flushes_smaller_and_one_is_discard
     users: int, seconds: float
 ) -> None:
     """6,000 users, a file each: in the first slice a store at 53 PUT/s was the end of all commits."""
-    rig = Rig(tps=(P0,))
-    worker = rig.owning(rules=Rules().with_layout("file"))
+    rig, worker = owning(tps=(P0,), rules=Rules().with_layout("file"))
     pace_store(rig, worker, seconds)
     backlog(rig, users)
     assert discards(worker) <= 1
@@ -51,8 +50,7 @@ def test_store_in_proportion_to_objects_makes_flushes_smaller_and_one_is_discard
 @pytest.mark.parametrize("rules", [Rules().with_verification(), Rules().with_lane()], ids=["slow", "fast"])
 def test_one_record_of_many_users_whose_types_share_nothing_is_delivered(rules: Rules) -> None:
     """It cannot be halved: at 10 PUT/s an object for each user took longer than a flush may, for ever."""
-    rig = Rig(tps=(P0,))
-    worker = rig.owning(rules=rules)
+    rig, worker = owning(tps=(P0,), rules=rules)
     pace_store(rig, worker, 0.1)
     users = [entry(f"u{n}", **{f"f{bit}": 1 if n >> bit & 1 else "x" for bit in range(10)}) for n in range(800)]
     rig.broker.logs[P0].append(value_of(*users), timestamp_ms=rig.clock.wall_ms())
@@ -65,8 +63,7 @@ def test_one_record_of_many_users_whose_types_share_nothing_is_delivered(rules: 
 @pytest.mark.parametrize("changes_at", [0.2, 0.4, 0.6, 0.8])
 def test_store_that_gets_slower_while_a_batch_is_uploaded_costs_that_batch_alone(changes_at: float) -> None:
     """50 PUT/s, then 10: what the whole upload took says too little of what the next one will take."""
-    rig = Rig(tps=(P0,))
-    worker = rig.owning(rules=Rules().with_layout("file"))
+    rig, worker = owning(tps=(P0,), rules=Rules().with_layout("file"))
     pace_store(rig, worker, 0.02)
     backlog(rig, 2_000)
     before, puts = discards(worker), round(2_400 * changes_at)
@@ -88,8 +85,7 @@ def test_commit_in_proportion_to_messages_makes_flushes_smaller_and_one_is_disca
     messages_per_s: float,
 ) -> None:
     """The transaction has a budget of its own, and how far it came when that was spent is not known."""
-    rig = Rig(tps=(P0,))
-    worker = rig.owning(rules=Rules().with_layout("file"))
+    rig, worker = owning(tps=(P0,), rules=Rules().with_layout("file"))
     pace_commits(rig, worker, messages_per_s)
     backlog(rig, 1_400)
     assert discards(worker) <= 1
@@ -111,8 +107,7 @@ def test_sealing_in_proportion_to_rows_makes_flushes_smaller_and_one_is_discarde
 
 def test_flush_that_ends_for_another_reason_than_time_teaches_nothing_of_the_step() -> None:
     """A broker that refuses, a disk that is full: neither makes the next estimate a long one."""
-    rig = Rig()
-    worker = holding(rig)
+    _, worker = holding()
     load = FlushLoad(entries=1_000, row_bytes=10**5, partition_keys=100)
     before_s = worker.flusher.estimate_s(load)
     batch = worker.recorder.close()
@@ -125,8 +120,7 @@ def test_flush_that_ends_for_another_reason_than_time_teaches_nothing_of_the_ste
 
 def test_process_that_was_stopped_learns_no_more_than_its_deadline() -> None:
     """Ten minutes of SIGSTOP inside an upload are not ten minutes of uploading."""
-    rig = Rig()
-    worker = holding(rig)
+    _, worker = holding()
     worker.store.slow_s = 600.0
     worker.store.script.append(PutFault.SLOW)
     with pytest.raises(UploadError):
@@ -136,8 +130,7 @@ def test_process_that_was_stopped_learns_no_more_than_its_deadline() -> None:
 
 def test_store_that_was_down_for_long_is_used_in_full_soon_after() -> None:
     """Batches grow and estimates fall by commits: no hour of small flushes follows an hour without a store."""
-    rig = Rig(tps=(P0,))
-    worker = rig.owning(rules=Rules().with_layout("file"))
+    rig, worker = owning(tps=(P0,), rules=Rules().with_layout("file"))
     for number in range(1_500):
         rig.fill(P0, 1, f"user-{number}")
     put, is_down = worker.store.put, True
@@ -166,8 +159,7 @@ def test_store_that_was_down_for_long_is_used_in_full_soon_after() -> None:
 
 def test_flushes_that_leave_too_little_time_for_another_make_a_poll_first() -> None:
     """Between two polls is never more than the poll budget; what was handed over beyond is read again."""
-    rig = Rig(tps=(P0, P1))
-    worker = rig.owning(rules=Rules().with_layout("file").with_bounds(entries_max=20))
+    rig, worker = owning(tps=(P0, P1), rules=Rules().with_layout("file").with_bounds(entries_max=20))
     pace_store(rig, worker, 3.5)
     for number in range(60):
         rig.fill(P0, 1, f"user-{number}")
@@ -195,8 +187,7 @@ def test_large_record_does_not_join_a_batch_that_it_would_make_too_large() -> No
 @pytest.mark.parametrize("outcome", ["TRANSACTION_ABORTABLE", Outcome.UNKNOWN_COMMITTED, Outcome.UNKNOWN_OPEN])
 def test_large_record_is_read_again_where_the_flush_before_it_fails(outcome: Outcome | str) -> None:
     """It is not taken for the first one of the next batch: what was discarded comes before it."""
-    rig = Rig(tps=(P0,))
-    worker = rig.owning(rules=Rules().with_bounds(bytes_max=100_000))
+    rig, worker = owning(tps=(P0,), rules=Rules().with_bounds(bytes_max=100_000))
     long_records(rig, 5)
     long_records(rig, 1, text_bytes=90_000)
     worker.committer.script.append(outcome)
@@ -224,8 +215,7 @@ def test_record_that_alone_passes_every_limit_is_committed_packed(layout: Any) -
 
 def test_record_that_no_limit_names_but_no_deadline_allows_is_committed_packed() -> None:
     """Its 300 files would take ten minutes: what is learnt and the halving leave it alone in a batch."""
-    rig = Rig(tps=(P0,))
-    worker = rig.owning(rules=Rules().with_layout("file"))
+    rig, worker = owning(tps=(P0,), rules=Rules().with_layout("file"))
     pace_store(rig, worker, 2.0)
     heavy = value_of(*(entry(f"user-{number}") for number in range(300)))
     for _ in range(3):

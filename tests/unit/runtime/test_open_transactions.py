@@ -9,7 +9,7 @@ from log_partitioner.runtime.open_transactions import AGAIN_MAX_S, TELL_S, OpenT
 from tests.fakes.clock import FakeClock
 from tests.fakes.metrics import RecordingMetrics
 from tests.fakes.records import P0, P1
-from tests.fakes.rig import Rig
+from tests.fakes.rig import owning
 
 
 class Watched:
@@ -63,8 +63,7 @@ def test_line_names_what_is_held_up_for_a_while_at_growing_distances(watched: Wa
 
 def test_worker_tells_of_it_and_goes_on_when_it_has_ended() -> None:
     """What is before it is flushed; the other TopicPartition is read on."""
-    rig = Rig()
-    worker = rig.owning()
+    rig, worker = owning()
     rig.fill(P0, 2)
     log = rig.broker.logs[P0]
     log.open_at = log.end

@@ -18,7 +18,7 @@ from log_partitioner.runtime.positions import WRONG_MAX_S, NextPosition, Positio
 from tests.fakes.check import check_commit, flush_records
 from tests.fakes.committer import Outcome
 from tests.fakes.records import P0, P1
-from tests.fakes.rig import COOPERATIVE, STYLES, Rig
+from tests.fakes.rig import COOPERATIVE, STYLES, Rig, flushed
 from tests.fakes.worker import FakeWorker, Rules, settings_of
 
 AT_MS = 1_800_000_000_000
@@ -126,8 +126,7 @@ def test_policy_fail_stops_a_first_start() -> None:
 @pytest.mark.parametrize("policy", ["beginning", AT_MS, "fail"])
 def test_topic_partition_that_is_added_to_a_flushed_topic_is_no_first_start(policy: StartAt) -> None:
     """Its first records must not be lost, and its owner does not stop."""
-    rig = Rig(tps=(P0,))
-    flushed(rig)
+    rig, _ = flushed(tps=(P0,))
     rig.broker.grow(P1)
     rig.broker.logs[P1].append(b"{}", timestamp_ms=AT_MS)
     assert find(rig, policy, P1) == {P1: begun(0)}
@@ -141,7 +140,7 @@ def test_nothing_is_recorded_before_its_place_is_known(style: str) -> None:
     worker = rig.worker()
     worker.flush_records.error = HistoryUnknownError("not in time")
     rig.turn_until(lambda: worker.controller.state.owned == {P0, P1})
-    turn_for(rig, WRONG_MAX_S - 10.0)
+    rig.turn_for(WRONG_MAX_S - 10.0)
     assert worker.controller.unplaced == {P0, P1}
     assert worker.recorder.opening is None
     worker.flush_records.error = None
@@ -191,8 +190,7 @@ def test_finding_7_read_committed_is_what_makes_committed_offsets_stable() -> No
 @pytest.mark.parametrize("style", STYLES)
 def test_committed_offset_of_a_topic_that_was_made_anew_is_refused(style: str) -> None:
     """The number is valid again, but names other records; the message has the two ways on."""
-    rig = Rig(style)
-    worker = flushed(rig)
+    rig, worker = flushed(style)
     old, new = rig.broker.topic_ids["source"], rig.broker.remake("source", keep_offsets=True)
     rig.fill(P0, 9)
     rig.fill(P1, 9)
@@ -208,8 +206,7 @@ def test_committed_offset_of_a_topic_that_was_made_anew_is_refused(style: str) -
 @pytest.mark.parametrize("style", STYLES)
 def test_topic_made_anew_while_a_worker_runs_stops_it(style: str) -> None:
     """The client library takes over the new id and reads on at its position, without a word (KAFKA_FACTS O4)."""
-    rig = Rig(style)
-    worker = flushed(rig, is_gone=False)
+    rig, worker = flushed(style, is_gone=False)
     rig.broker.remake("source", keep_offsets=True)
     for tp in (P0, P1):
         rig.fill(tp, 9)
@@ -222,8 +219,7 @@ def test_topic_made_anew_while_a_worker_runs_stops_it(style: str) -> None:
 @pytest.mark.parametrize("metadata", ["", "somebody else's", encode(None)])
 def test_committed_offset_without_a_topic_id_is_logged_once_and_filled_in(metadata: str) -> None:
     """Older commits, an administrator's reset: unknown is not different."""
-    rig = Rig()
-    flushed(rig)
+    rig, _ = flushed()
     rig.broker.alter({P0: CommittedOffset(4, metadata=metadata)})
     rig.fill(P0, 2)
     with capture_logs() as logs:
@@ -236,8 +232,7 @@ def test_committed_offset_without_a_topic_id_is_logged_once_and_filled_in(metada
 
 def test_committed_offset_is_not_different_where_the_broker_tells_no_ids() -> None:
     """Or does not let us ask."""
-    rig = Rig()
-    flushed(rig)
+    rig, _ = flushed()
     rig.broker.topic_ids.clear()
     rig.fill(P0, 2)
     rig.worker("b")
@@ -247,46 +242,21 @@ def test_committed_offset_is_not_different_where_the_broker_tells_no_ids() -> No
 # Committed offsets that are gone.
 
 
-def flushed(rig: Rig, *, is_gone: bool = True) -> FakeWorker:
-    """Let a worker flush four records of each TopicPartition, in two flushes, and leave."""
-    worker = rig.worker()
-    for _ in range(2):
-        for tp in rig.broker.logs:
-            rig.fill(tp, 2)
-        rig.drain()
-    if is_gone:
-        worker.stop.request()
-        rig.turn_until(lambda: worker.controller.state.phase.value == "stopped")
-        worker.close()
-        rig.workers.remove(worker)
-    return worker
-
-
 def refusal(rig: Rig, *, rules: Rules | None = None) -> str:
     """Start a worker that refuses, after a while where asking again might help; gives what it says."""
     worker = rig.worker("b", rules=rules)
     with pytest.raises(StartPositionError) as caught:
-        turn_for(rig, WRONG_MAX_S + 30.0)
+        rig.turn_for(WRONG_MAX_S + 30.0)
     worker.close()
     rig.workers.remove(worker)
     return str(caught.value)
-
-
-def turn_for(rig: Rig, seconds: float) -> None:
-    """Let workers turn while time passes."""
-    end_s = rig.clock.now_s() + seconds
-    while rig.clock.now_s() < end_s:
-        rig.pass_time(5.0)
-        for worker in rig.workers:
-            worker.step()
 
 
 @pytest.mark.parametrize("policy", ["beginning", 1])
 @pytest.mark.parametrize("style", STYLES)
 def test_lost_offset_is_refused_with_the_offset_to_go_on_from(style: str, policy: StartAt) -> None:
     """One of them or all: the flush records know better than the policy, which would publish everything twice."""
-    rig = Rig(style)
-    flushed(rig)
+    rig, _ = flushed(style)
     rig.fill(P0, 5)
     rig.fill(P1, 5)
     rig.broker.reset({P1: None})
@@ -321,8 +291,7 @@ def test_lost_offset_that_is_where_the_policy_starts_anyway_is_no_loss() -> None
 
 def test_flush_records_of_another_group_or_another_topic_are_no_history() -> None:
     """A new group begins where the policy says; so does a topic that was made anew, whose offsets the brokers drop."""
-    rig = Rig()
-    flushed(rig)
+    rig, _ = flushed()
     rig.broker.remake("source", keep_offsets=False)
     rig.fill(P0, 3)
     worker = rig.worker("b")
@@ -353,12 +322,11 @@ def test_ids_of_all_source_topics_are_known_before_foreign_groups_are_judged() -
 @pytest.mark.parametrize("style", STYLES)
 def test_new_owner_waits_while_the_coordinator_answers_with_offsets_of_long_ago(style: str) -> None:
     """It has loaded a part of its log (KAFKA_FACTS O10): going on there would publish everything since then twice."""
-    rig = Rig(style)
-    flushed(rig)
+    rig, _ = flushed(style)
     rig.fill(P0, 3)
     rig.broker.load_part(0.5, seconds=WRONG_MAX_S - 5.0)
     second = rig.worker("b")
-    turn_for(rig, WRONG_MAX_S - 10.0)
+    rig.turn_for(WRONG_MAX_S - 10.0)
     assert rig.committed() == {P0: 4, P1: 4}
     assert second.controller.state.owned == {P0, P1}
     rig.drain()
@@ -368,8 +336,7 @@ def test_new_owner_waits_while_the_coordinator_answers_with_offsets_of_long_ago(
 @pytest.mark.parametrize("style", STYLES)
 def test_committed_offset_that_stays_before_the_flush_records_is_refused(style: str) -> None:
     """Set back by a tool, or lost by an unclean election of the group's own log."""
-    rig = Rig(style)
-    flushed(rig)
+    rig, _ = flushed(style)
     rig.broker.reset({P0: 1})
     assert "go on with source-0 at 4 (committed: 1)." in refusal(rig)
     assert rig.committed() == {P0: 1, P1: 4}
@@ -377,20 +344,18 @@ def test_committed_offset_that_stays_before_the_flush_records_is_refused(style: 
 
 def test_rewind_that_stays_before_what_is_known_to_be_committed_is_refused() -> None:
     """A worker that asks for ever stands still without a word."""
-    rig = Rig()
-    worker = flushed(rig, is_gone=False)
+    rig, worker = flushed(is_gone=False)
     rig.broker.reset({P0: 1})
     rig.fill(P0, 3)
     worker.committer.script.append("TRANSACTION_ABORTABLE")
     with pytest.raises(StartPositionError, match=r"source-0 at 4 \(committed: 1\)"):
-        turn_for(rig, WRONG_MAX_S + 60.0)
+        rig.turn_for(WRONG_MAX_S + 60.0)
     assert rig.committed() == {P0: 1, P1: 4}
 
 
 def test_commit_without_an_answer_is_looked_for_in_the_flush_records() -> None:
     """It was made, and the coordinator, just loaded, answers with what was committed before: that is no abort."""
-    rig = Rig()
-    worker = flushed(rig, is_gone=False)
+    rig, worker = flushed(is_gone=False)
     rig.fill(P0, 3)
     worker.committer.script.append(Outcome.UNKNOWN_COMMITTED)
     rig.broker.on_committed = lambda one: rig.broker.load_part(0.8, seconds=20.0) or check_commit(one)  # type: ignore[func-returns-value]
@@ -400,9 +365,9 @@ def test_commit_without_an_answer_is_looked_for_in_the_flush_records() -> None:
     told = rig.broker.told(P0)
     assert told is not None
     assert told.offset == 4
-    turn_for(rig, 10.0)
+    rig.turn_for(10.0)
     assert worker.controller.state.to_seek == {P0, P1}
-    turn_for(rig, 30.0)
+    rig.turn_for(30.0)
     assert worker.flush_records.reads == 2
     rig.fill(P0, 3)
     rig.drain()
@@ -410,8 +375,7 @@ def test_commit_without_an_answer_is_looked_for_in_the_flush_records() -> None:
 
 def test_flush_records_that_were_not_read_whole_are_read_again() -> None:
     """A short look, as for offsets that are there, says nothing of one that is missing."""
-    rig = Rig()
-    flushed(rig)
+    rig, _ = flushed()
     rig.broker.reset({P0: None})
     worker = rig.worker("b")
     read, looks = worker.flush_records.read, list[bool]()
@@ -427,7 +391,7 @@ def test_flush_records_that_were_not_read_whole_are_read_again() -> None:
 
     worker.flush_records.read = failing  # type: ignore[assignment,method-assign]
     with pytest.raises(StartPositionError, match="source-0 at 4"):
-        turn_for(rig, WRONG_MAX_S + 30.0)
+        rig.turn_for(WRONG_MAX_S + 30.0)
     assert looks[:2] == [True, True]
     assert rig.committed() == {P0: None, P1: 4}
 
@@ -436,8 +400,7 @@ def test_flush_records_that_were_not_read_whole_are_read_again() -> None:
 @pytest.mark.parametrize("where", ["verify", "committed"])
 def test_process_that_is_stopped_before_it_knows_its_place_asks_again(where: str, stopped_s: float) -> None:
     """Too little is left until the next poll, and another's transaction is open: it does not end for that."""
-    rig = Rig()
-    flushed(rig)
+    rig, _ = flushed()
     rig.fill(P0, 3)
     second = rig.worker("b", rules=Rules().with_verification(), start=False)
     stops: list[str] = []
@@ -458,19 +421,17 @@ def test_process_that_is_stopped_before_it_knows_its_place_asks_again(where: str
 
 def test_commit_without_an_answer_is_not_made_again_where_the_offset_is_lost() -> None:
     """Nothing is committed any more: where the worker stood before is not where to go on."""
-    rig = Rig()
-    worker = flushed(rig, is_gone=False)
+    rig, worker = flushed(is_gone=False)
     rig.fill(P0, 3)
     worker.committer.script.append(Outcome.UNKNOWN_COMMITTED)
     rig.broker.on_committed = lambda _: rig.broker.reset({P0: None})
     with pytest.raises(StartPositionError, match=r"source-0 at 7 \(committed: nothing\)"):
-        turn_for(rig, WRONG_MAX_S + 90.0)
+        rig.turn_for(WRONG_MAX_S + 90.0)
 
 
 def test_flush_records_are_read_once_for_each_assignment() -> None:
     """And not again while it lasts, however often it is rewound."""
-    rig = Rig()
-    first = flushed(rig, is_gone=False)
+    rig, first = flushed(is_gone=False)
     first.committer.script.append("TRANSACTION_ABORTABLE")
     rig.fill(P0, 3)
     rig.drain()
@@ -503,7 +464,7 @@ def test_history_that_cannot_be_read_is_refused_unless_it_is_accepted() -> None:
             rig.drain()
             continue
         with pytest.raises(StartPositionError, match=r"AUTHORIZATION.*kafka\.accept_unknown_history"):
-            turn_for(rig, WRONG_MAX_S + 30.0)
+            rig.turn_for(WRONG_MAX_S + 30.0)
         worker.close()
         rig.workers.remove(worker)
         assert rig.committed() == {P0: None, P1: None}

@@ -9,14 +9,13 @@ from log_partitioner.control.deadline import Deadline
 from log_partitioner.formats.model import CommittedOffset, TopicPartition
 from log_partitioner.runtime.refetch import HOLD_S, RETRIES
 from tests.fakes.records import P0, P1
-from tests.fakes.rig import COOPERATIVE, STYLES, Rig
+from tests.fakes.rig import COOPERATIVE, STYLES, Rig, owning
 from tests.fakes.worker import FakeWorker
 
 
 def broken(style: str = COOPERATIVE) -> tuple[Rig, FakeWorker]:
     """Give a worker that owns two TopicPartitions of ten records; of P0, offsets 3 and 4 cannot be read."""
-    rig = Rig(style)
-    worker = rig.owning()
+    rig, worker = owning(style)
     rig.fill(P0, 10)
     rig.fill(P1, 10)
     rig.broker.logs[P0].broken.append(range(3, 5))

@@ -17,7 +17,7 @@ from tests.fakes.committer import Outcome
 from tests.fakes.member import Callback
 from tests.fakes.pace import long_records
 from tests.fakes.records import P0, P1, P2, entry, value_of
-from tests.fakes.rig import KIP848, STYLES, Rig
+from tests.fakes.rig import KIP848, STYLES, Rig, owning
 from tests.fakes.store import PutFault
 from tests.fakes.worker import FakeWorker, Rules
 
@@ -46,8 +46,7 @@ def test_finding_1_rebalance_in_the_middle_of_one_consume_drops_no_record(
 
     This is where the service of before lost its data: the position had moved past them.
     """
-    rig = Rig(style, (P0, P1, P2))
-    worker = rig.owning()
+    rig, worker = owning(style, (P0, P1, P2))
     for tp in (P0, P1, P2):
         rig.fill(tp, 2)
     worker.step()
@@ -105,8 +104,7 @@ def give_way_and_leave(rig: Rig, worker: FakeWorker) -> FakeWorker:
 )
 def test_batch_of_dead_letters_alone_is_full_by_what_they_take(bounds: dict[str, float], reason: str) -> None:
     """They are held in memory until the flush, and sent in it: topics without any good record are bounded, too."""
-    rig = Rig()
-    worker = rig.owning(rules=Rules().with_bounds(**bounds))
+    rig, worker = owning(rules=Rules().with_bounds(**bounds))
     for _ in range(30):
         rig.broker.logs[P0].append(b"not JSON" * 12_500, timestamp_ms=rig.clock.wall_ms())
     worker.step()
@@ -117,8 +115,7 @@ def test_batch_of_dead_letters_alone_is_full_by_what_they_take(bounds: dict[str,
 @pytest.mark.parametrize("outcome", ["TRANSACTION_ABORTABLE", Outcome.UNKNOWN_COMMITTED, Outcome.UNKNOWN_OPEN])
 def test_finding_8_failed_flush_in_the_middle_of_one_consume_rewinds_everything_owned(outcome: Outcome | str) -> None:
     """All files are discarded and all owned TopicPartitions rewound; what else was handed over is refused."""
-    rig = Rig()
-    worker = rig.owning(rules=Rules().with_bounds(entries_max=3))
+    rig, worker = owning(rules=Rules().with_bounds(entries_max=3))
     rig.fill(P0, 4)
     rig.fill(P1, 4)
     worker.committer.script.append(outcome)
@@ -127,16 +124,14 @@ def test_finding_8_failed_flush_in_the_middle_of_one_consume_rewinds_everything_
     assert worker.spool.bytes_on_disk == 0
     assert worker.metrics.total("records_refused", cause="rewound") == 5
     committed = {tp: offset or 0 for tp, offset in rig.committed().items()}
-    worker.controller.prepare()
-    worker.controller.position()
+    worker.settle()
     assert worker.consumer.positions == committed
     rig.drain()
 
 
 def test_disk_that_refuses_a_spill_flushes_at_once_and_loses_nothing() -> None:
     """What is in memory is whole: it is flushed, and nothing is read again."""
-    rig = Rig()
-    worker = rig.owning(rules=Rules().with_settings(spool={"memory_bytes_max": 12_000}))
+    rig, worker = owning(rules=Rules().with_settings(spool={"memory_bytes_max": 12_000}))
     long_records(rig, 5)
     worker.spool.refuses = lambda operation: operation == "append"
     worker.step()
@@ -148,8 +143,7 @@ def test_disk_that_refuses_a_spill_flushes_at_once_and_loses_nothing() -> None:
 
 def test_disk_that_refuses_a_batch_pauses_and_goes_on_by_itself() -> None:
     """All that was handed over is read again after a pause, for as long as there is no room; polling goes on."""
-    rig = Rig()
-    worker = rig.owning()
+    rig, worker = owning()
     worker.spool.refuses = lambda operation: operation == "open"
     rig.fill(P0, 3)
     rig.fill(P1, 2)
@@ -172,8 +166,7 @@ def test_disk_that_refuses_a_batch_pauses_and_goes_on_by_itself() -> None:
 @pytest.mark.parametrize("operation", ["open", "append", "read", "create", "write", "finish", "load"])
 def test_disk_that_fails_four_times_does_not_stop_the_worker(operation: str) -> None:
     """A full disk is waited for: it counts as no failure, the pauses grow, and it goes on when there is room."""
-    rig = Rig()
-    worker = rig.owning(rules=Rules().with_settings(spool={"memory_bytes_max": 1}))
+    rig, worker = owning(rules=Rules().with_settings(spool={"memory_bytes_max": 1}))
     long_records(rig, 8)
     failures = iter([True] * 4)
     worker.spool.refuses = lambda asked: asked == operation and next(failures, False)
@@ -187,8 +180,7 @@ def test_disk_that_fails_four_times_does_not_stop_the_worker(operation: str) -> 
 
 def test_finding_4_exception_out_of_consume_commits_nothing_more() -> None:
     """Records were popped and are gone, their positions moved: the process ends, and its close commits nothing."""
-    rig = Rig()
-    worker = rig.owning()
+    rig, worker = owning()
     rig.fill(P0, 2)
     worker.step()
     rig.fill(P0, 2)
@@ -231,8 +223,7 @@ def test_finding_4_exception_in_a_callback_never_passes_through_the_client(
 
 def test_error_while_recording_is_never_committed_by_closing() -> None:
     """A record of which some entries are written is in no batch that closing the consumer would flush."""
-    rig = Rig()
-    worker = rig.owning()
+    rig, worker = owning()
     rig.fill(P0, 2)
     worker.step()
     value = value_of(entry("ann"), entry("bob"))
@@ -256,8 +247,7 @@ def test_error_while_recording_is_never_committed_by_closing() -> None:
 
 def test_records_of_a_topic_partition_not_owned_are_refused_and_counted() -> None:
     """The broker would take a commit for them: the filter is what keeps a zombie from committing (KAFKA_FACTS F3)."""
-    rig = Rig(KIP848)
-    worker = rig.owning()
+    rig, worker = owning(KIP848)
     rig.fill(P0, 3)
     rig.fill(P1, 3)
     give_way(rig, worker)
@@ -270,8 +260,7 @@ def test_records_of_a_topic_partition_not_owned_are_refused_and_counted() -> Non
 
 def test_finding_5_ledger_and_not_the_position_says_what_is_committed() -> None:
     """The position is ahead of what is recorded; the commit is not."""
-    rig = Rig()
-    worker = rig.owning(rules=Rules().with_bounds(entries_max=2))
+    rig, worker = owning(rules=Rules().with_bounds(entries_max=2))
     rig.fill(P0, 5)
     worker.step()
     assert worker.consumer.positions[P0] == 5
@@ -280,8 +269,7 @@ def test_finding_5_ledger_and_not_the_position_says_what_is_committed() -> None:
 
 def test_covered_records_that_come_again_are_refused() -> None:
     """W2: a lower offset is never written twice, whatever the client library hands over; none goes through Python."""
-    rig = Rig()
-    worker = rig.owning(rules=Rules().with_lane())
+    rig, worker = owning(rules=Rules().with_lane())
     rig.fill(P0, 3)
     worker.step()
     worker.consumer.seek(P0, CommittedOffset(0), deadline=Deadline.after(1.0, rig.clock.now_s))
@@ -294,8 +282,7 @@ def test_covered_records_that_come_again_are_refused() -> None:
 
 def test_hole_in_the_offsets_is_legal_and_logged_once_per_consume() -> None:
     """Control records, aborted batches and compaction leave holes: counted and logged, never refused."""
-    rig = Rig()
-    worker = rig.owning()
+    rig, worker = owning()
     rig.fill(P0, 1)
     for _ in range(3):
         rig.broker.logs[P0].append_hole()
@@ -310,8 +297,7 @@ def test_hole_in_the_offsets_is_legal_and_logged_once_per_consume() -> None:
 
 def test_idle_worker_flushes_nothing() -> None:
     """A batch that covers no offset is no batch: no transaction, no object."""
-    rig = Rig()
-    worker = rig.owning()
+    rig, worker = owning()
     for _ in range(20):
         rig.pass_time(10.0)
         worker.step()
@@ -322,8 +308,7 @@ def test_idle_worker_flushes_nothing() -> None:
 @pytest.mark.parametrize("value", [None, b"[]"])
 def test_records_without_entries_are_covered_and_committed(value: bytes | None) -> None:
     """A batch is empty only when it covers no offset."""
-    rig = Rig()
-    worker = rig.owning()
+    rig, worker = owning()
     rig.broker.logs[P0].append(value, timestamp_ms=rig.clock.wall_ms())
     worker.step()
     rig.pass_time(31.0)
@@ -335,8 +320,7 @@ def test_records_without_entries_are_covered_and_committed(value: bytes | None) 
 
 def test_stop_flushes_and_leaves() -> None:
     """SIGTERM costs no rereading: everything handed over is committed, then the group is left."""
-    rig = Rig()
-    worker = rig.owning()
+    rig, worker = owning()
     rig.fill(P0, 4)
     worker.stop.request()
     worker.step()
@@ -349,8 +333,7 @@ def test_stop_flushes_and_leaves() -> None:
 
 def test_second_stop_request_abandons_the_flush() -> None:
     """The second signal discards, which is as safe: the records are read again."""
-    rig = Rig()
-    worker = rig.owning()
+    rig, worker = owning()
     rig.fill(P0, 4)
     worker.step()
     worker.stop.request()
@@ -365,8 +348,7 @@ def test_second_stop_request_abandons_the_flush() -> None:
 @pytest.mark.parametrize("style", STYLES)
 def test_closing_after_a_stop_flushes_nothing_twice(style: str) -> None:
     """The revoke that closing brings sees that everything is committed (KAFKA_FACTS R14)."""
-    rig = Rig(style)
-    worker = rig.owning()
+    rig, worker = owning(style)
     rig.fill(P0, 4)
     worker.stop.request()
     worker.step()
@@ -377,8 +359,7 @@ def test_closing_after_a_stop_flushes_nothing_twice(style: str) -> None:
 
 def test_producer_that_a_stopped_process_had_no_time_to_ask_for_is_no_try() -> None:
     """Stopped in each of many turns it goes on; what counts is a broker that was asked."""
-    rig = Rig()
-    worker = rig.owning()
+    rig, worker = owning()
     worker.committer._epoch = None
     for _ in range(5):
         rig.pass_time(400.0)
@@ -393,8 +374,7 @@ def test_producer_that_a_stopped_process_had_no_time_to_ask_for_is_no_try() -> N
 @pytest.mark.parametrize("style", STYLES)
 def test_transaction_that_brokers_never_end_ends_the_worker_that_has_something_to_rewind(style: str) -> None:
     """It is asked for as often as without, and not for ever (KAFKA_FACTS T20)."""
-    rig = Rig(style)
-    worker = rig.owning()
+    rig, worker = owning(style)
     rig.fill(P0, 4)
 
     def wait(*, deadline: Deadline) -> None:
@@ -439,8 +419,7 @@ def test_load_is_looked_at_before_a_batch_is_much_beyond_a_limit(weight: int) ->
 
 def test_committed_offset_is_reported_as_it_is_committed() -> None:
     """What is recorded and not committed is no progress of the group."""
-    rig = Rig()
-    worker = rig.owning()
+    rig, worker = owning()
     rig.fill(P0, 3)
     worker.step()
     series = "committed_offset", (("partition", "0"), ("topic", P0.topic))
@@ -453,8 +432,7 @@ def test_committed_offset_is_reported_as_it_is_committed() -> None:
 @pytest.mark.parametrize("name", ["lag_records", "committed_offset"])
 def test_place_of_what_is_no_longer_owned_is_no_longer_reported(name: str) -> None:
     """A series that stays after a revoke would alert for ever."""
-    rig = Rig()
-    worker = rig.owning()
+    rig, worker = owning()
     rig.fill(P0, 1)
     rig.fill(P1, 1)
     worker.step()
@@ -468,8 +446,7 @@ def test_place_of_what_is_no_longer_owned_is_no_longer_reported(name: str) -> No
 
 def test_records_are_counted_before_a_flush_that_may_be_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
     """A scrape during it, or after it failed, sees them."""
-    rig = Rig()
-    worker = rig.owning()
+    rig, worker = owning()
     rig.fill(P0, 3)
     counted: list[float] = []
     monkeypatch.setattr(worker.controller, "stop", lambda: counted.append(worker.metrics.total("records")))
@@ -481,8 +458,7 @@ def test_records_are_counted_before_a_flush_that_may_be_the_last(monkeypatch: py
 @pytest.mark.parametrize(("waited_s", "flushes"), [(29.0, 0), (30.0, 1)])
 def test_batch_is_flushed_when_the_interval_since_it_was_opened_is_over(waited_s: float, flushes: int) -> None:
     """The timer runs from the opening of the batch."""
-    rig = Rig()
-    worker = rig.owning()
+    rig, worker = owning()
     rig.fill(P0, 3)
     worker.step()
     assert worker.recorder.opening is not None

@@ -14,20 +14,11 @@ from log_partitioner.errors import ReadBackError, StoreRefusedError, Verificatio
 from log_partitioner.runtime.verification import HURRIED_S
 from tests import canaries
 from tests.fakes.records import P0, P1, entry, value_of
-from tests.fakes.rig import STYLES, Rig
+from tests.fakes.rig import STYLES, Rig, holding, owning
 from tests.fakes.worker import FakeWorker, Rules
 
 ON = Rules().with_verification()
 REPORTING = Rules().with_verification(is_stopping=False)
-
-
-def holding(rig: Rig, rules: Rules = ON, *, records: int = 3) -> FakeWorker:
-    """Give a worker with an open batch of every TopicPartition."""
-    worker = rig.owning(rules=rules)
-    for tp in rig.broker.logs:
-        rig.fill(tp, records)
-    worker.step()
-    return worker
 
 
 def verified(rig: Rig) -> float:
@@ -41,8 +32,7 @@ def verified(rig: Rig) -> float:
 @pytest.mark.parametrize("style", STYLES)
 def test_every_entry_is_verified_once_across_a_rebalance(style: str) -> None:
     """Flushed by a timer, by a revoke, and by another member: each is in exactly one flush."""
-    rig = Rig(style)
-    holding(rig)
+    rig, _ = holding(style, rules=ON)
     rig.worker("b", rules=ON)
     rig.turn_until(lambda: all(len(worker.controller.state.owned) == 1 for worker in rig.workers))
     for tp in rig.broker.logs:
@@ -63,8 +53,7 @@ def test_dead_letters_and_ids_are_verified() -> None:
 
 def test_flush_of_a_revoke_is_judged_when_the_callback_has_returned() -> None:
     """Others wait for the callback."""
-    rig = Rig()
-    holding(rig)
+    rig, _ = holding(rules=ON)
     inside: list[bool] = []
     worker = rig.workers[0]
     read = worker.store.read
@@ -78,8 +67,7 @@ def test_flush_of_a_revoke_is_judged_when_the_callback_has_returned() -> None:
 @pytest.mark.parametrize("is_found_at_the_end", [False, True])
 def test_difference_stops_the_worker_before_the_next_commit(*, is_found_at_the_end: bool) -> None:
     """Also that of the last flush: the process does not end as if all were well."""
-    rig = Rig()
-    worker = holding(rig)
+    rig, worker = holding(rules=ON)
     worker.store.read = lambda *_args, **_named: b"other bytes"  # type: ignore[method-assign]
     if is_found_at_the_end:
         worker.stop.request()
@@ -102,8 +90,7 @@ def test_difference_stops_the_worker_before_the_next_commit(*, is_found_at_the_e
 
 def test_text_of_a_row_that_is_not_ours_is_not_logged() -> None:
     """An object with other bytes may name any topic."""
-    rig = Rig()
-    worker = holding(rig, REPORTING)
+    rig, worker = holding(rules=REPORTING)
     read = worker.store.read
     worker.store.read = lambda *args, **named: (read(*args, **named) or b"").replace(b"source", b"ann.ba")  # type: ignore[method-assign]
     with capture_logs() as lines:
@@ -115,8 +102,7 @@ def test_text_of_a_row_that_is_not_ours_is_not_logged() -> None:
 
 def test_difference_is_reported_and_the_worker_goes_on() -> None:
     """By default."""
-    rig = Rig()
-    worker = holding(rig, REPORTING)
+    rig, worker = holding(rules=REPORTING)
     worker.store.read = lambda *_args, **_named: None  # type: ignore[method-assign]
     rig.drain()
     assert worker.metrics.total("verification_differences", kind="missing") == 6
@@ -127,8 +113,7 @@ def test_difference_is_reported_and_the_worker_goes_on() -> None:
 
 def test_store_that_lets_nobody_read_stops_the_worker() -> None:
     """Else it would verify nothing, and seem to."""
-    rig = Rig()
-    worker = holding(rig, REPORTING)
+    rig, worker = holding(rules=REPORTING)
     worker.store.may_read = False
     rig.pass_time(31.0)
     with pytest.raises(StoreRefusedError):
@@ -166,8 +151,7 @@ BROKEN: dict[str, Callable[[Rig], object]] = {
 @pytest.mark.parametrize("message", BROKEN)
 def test_entries_of_which_nobody_can_tell_are_left_unverified(message: str) -> None:
     """Neither store nor source nor judge answers: they may be there, which is no difference, and the worker goes on."""
-    rig = Rig()
-    worker = holding(rig)
+    rig, worker = holding(rules=ON)
     BROKEN[message](rig)
     with capture_logs() as lines:
         rig.drain()
@@ -179,8 +163,7 @@ def test_entries_of_which_nobody_can_tell_are_left_unverified(message: str) -> N
 
 def test_judgement_is_cut_short_once_the_worker_is_asked_to_stop() -> None:
     """The grace period is for the last flush."""
-    rig = Rig(tps=(P0, P1))
-    worker = rig.owning(rules=ON.with_layout("file"))
+    rig, worker = owning(tps=(P0, P1), rules=ON.with_layout("file"))
     for user in range(6):
         rig.fill(P0, 1, user=f"{canaries.USER}-{user}")
     worker.step()
@@ -196,8 +179,7 @@ def test_judgement_is_cut_short_once_the_worker_is_asked_to_stop() -> None:
 @pytest.mark.parametrize("reason", ["interval", "revoked"])
 def test_judgement_holds_up_a_revoke_no_longer_than_a_flush_may(reason: str) -> None:
     """A revoke may wait for it: it takes no longer than the last flush of a revoke may, but for one answer."""
-    rig = Rig()
-    worker = holding(rig, ON.with_layout("file"))
+    rig, worker = holding(rules=ON.with_layout("file"))
     for user in range(6):
         rig.fill(P0, 1, user=f"{canaries.USER}-{user}")
     worker.step()
@@ -225,8 +207,7 @@ def test_judgement_holds_up_a_revoke_no_longer_than_a_flush_may(reason: str) -> 
 @pytest.mark.parametrize(("rules", "judged"), [(Rules().with_verification(share=0.2), [1, 6, 11]), (Rules(), [])])
 def test_share_of_flushes_is_judged_first_of_all_the_first(rules: Rules, judged: list[int]) -> None:
     """Each fifth; of the others nothing is read. It is off by default."""
-    rig = Rig()
-    worker = rig.owning(rules=rules)
+    rig, worker = owning(rules=rules)
     reread = []
     read = worker.store.read
     worker.store.read = lambda *args, **named: (reread.append(worker.flusher._seq), read(*args, **named))[1]  # type: ignore[method-assign]
