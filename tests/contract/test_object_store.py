@@ -135,24 +135,19 @@ def test_credentials_that_expired_and_are_not_renewed_while_it_asks_again_stop_t
         place.put("one.avro", b"body")
 
 
-def test_fault_that_does_not_pass_ends_in_a_discard_after_all_attempts(place: Place, server: HttpS3) -> None:
-    """The last problem stands in the error, with the key."""
-    server.faults.extend([(500, "InternalError")] * 5)
-    with pytest.raises(UploadError, match="500 InternalError") as caught:
-        place.put("one.avro", b"body")
-    assert caught.value.object_key == place.key("one.avro")
-    assert len(server.requests) == 5
-
-
 def test_nothing_is_said_of_or_waited_for_a_repetition_that_does_not_come(
     place: Place, server: HttpS3, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Five attempts have four waits between them, and one line for the one cause; the error says the rest."""
+    """Five attempts have four waits between them, and one line for the one cause; the error says the last, and the key.
+
+    They end in a discard.
+    """
     waits: list[float] = []
     sleep_by(waits.append, monkeypatch)
     server.faults.extend([(500, "InternalError")] * 5)
-    with capture_logs() as logs, pytest.raises(UploadError):
+    with capture_logs() as logs, pytest.raises(UploadError, match="500 InternalError") as caught:
         place.put("one.avro", b"body")
+    assert caught.value.object_key == place.key("one.avro")
     assert (len(server.requests), len(waits)) == (5, 4)
     assert [(line["event"], line["problem"]) for line in logs] == [
         ("upload_repeated", f"bucket bucket at {server.url}: 500 InternalError")

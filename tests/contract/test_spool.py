@@ -19,7 +19,6 @@ from log_partitioner.batch import rows as rows_module
 from log_partitioner.boundary import Piece, SealedFile, Spool
 from log_partitioner.control.flush_policy import FlushReason
 from log_partitioner.errors import SpoolError
-from log_partitioner.formats.object_key import key_safe
 from tests.contract.spool_suite import SpoolContract
 from tests.fakes import worker as worker_module
 from tests.fakes.records import P0, entry, value_of
@@ -135,14 +134,6 @@ def test_directory_in_use_is_refused_to_another_process_until_it_is_closed(tmp_p
     prepared(tmp_path / "spool").close()
 
 
-def test_lock_of_a_process_that_was_killed_is_free(tmp_path: Path) -> None:
-    """The lock is the kernel's: it ends with the process, and needs no cleaning."""
-    code = LOCK + "\nimport os, signal; os.kill(os.getpid(), signal.SIGKILL)"
-    subprocess.run([sys.executable, "-c", code, str(tmp_path / "spool")], check=False)
-    assert (tmp_path / "spool" / ".log-partitioner-spool").exists()
-    prepared(tmp_path / "spool").close()
-
-
 def test_file_system_without_locks_is_refused_with_its_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Some network file systems have none: a spool belongs on a local disk."""
 
@@ -152,21 +143,6 @@ def test_file_system_without_locks_is_refused_with_its_reason(tmp_path: Path, mo
     monkeypatch.setattr(fcntl, "flock", refuse)
     with pytest.raises(SpoolError, match="No locks available"):
         prepared(tmp_path / "spool")
-
-
-@pytest.mark.parametrize("bit", [0, 77, 8 * 1000 - 1])
-def test_piece_with_one_bit_turned_is_never_taken_for_rows(tmp_path: Path, bit: int) -> None:
-    """What is read back has the checksum of what was written; the pieces around it are as they were."""
-    batch = prepared(tmp_path / "spool").open("b1")
-    pieces = [batch.append(bytes([n]) * 1000) for n in range(3)]
-    path = tmp_path / "spool" / "b1" / "rows"
-    data = bytearray(path.read_bytes())
-    data[1000 + bit // 8] ^= 1 << bit % 8
-    path.write_bytes(data)
-    with pytest.raises(SpoolError, match="not what was written"):
-        batch.read(pieces[1])
-    assert (batch.read(pieces[0]), batch.read(pieces[2])) == (b"\0" * 1000, b"\2" * 1000)
-    batch.delete()
 
 
 def _turn_a_bit(data: bytearray, piece: Piece) -> bytes:
@@ -241,42 +217,6 @@ def test_rows_that_changed_on_disk_are_never_sealed_and_are_read_again(
     rig.pass_time(2.0)
     rig.drain()
     assert worker.metrics.total("flushes", outcome="committed") > 0
-
-
-@pytest.mark.slow
-def test_second_worker_process_of_one_name_is_refused_and_the_first_goes_on(tmp_path: Path) -> None:
-    """`service run` with the same name and spool directory: it ends with a clear message before it touches anything."""
-    spool = prepared(tmp_path / key_safe("worker-0"))
-    batch = spool.open("b1")
-    piece = batch.append(b"rows")
-    file = batch.create(0)
-    file.write(b"abc")
-    settings = {
-        "WORKER": "worker-0", "SPOOL__DIRECTORY": str(tmp_path), "KAFKA__BOOTSTRAP_SERVERS": "127.0.0.1:1",
-        "KAFKA__SOURCE_TOPICS": '["app"]', "S3__BUCKET": "bucket", "HTTP__PORT": "0", "HTTP__HOST": "127.0.0.1",
-    }  # fmt: skip
-    environment = os.environ | {f"LOGP_{name}": value for name, value in settings.items()}
-    command = [sys.executable, "-m", "log_partitioner", "run"]
-    second = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60)
-    assert second.returncode != 0
-    assert "is in use: another worker on this machine has this name" in second.stdout + second.stderr
-    assert "Traceback" not in second.stderr
-    assert batch.read(piece) == b"rows"
-    assert batch.load(file.finish()) == b"abc"
-    assert batch.read(batch.append(b"more")) == b"more"
-    batch.delete()
-
-
-def test_object_that_changed_on_disk_is_never_uploaded(tmp_path: Path) -> None:
-    """What is read back has the checksum of what was written."""
-    batch = prepared(tmp_path / "spool").open("b1")
-    file = batch.create(0)
-    file.write(b"abc")
-    sealed = file.finish()
-    for wrong in (b"abd", b"ab"):
-        Path(sealed.path).write_bytes(wrong)
-        with pytest.raises(SpoolError, match="not what was written"):
-            batch.load(sealed)
 
 
 def _refusing(code: int) -> Callable[..., None]:

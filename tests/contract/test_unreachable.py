@@ -24,7 +24,7 @@ from log_partitioner.adapters.kafka.committer import KafkaCommitter
 from log_partitioner.adapters.kafka.consumer import KafkaConsumer
 from log_partitioner.adapters.kafka.log import Brokers
 from log_partitioner.control.deadline import Deadline
-from log_partitioner.errors import LeavingError, StopError
+from log_partitioner.errors import LeavingError
 from log_partitioner.formats.model import TopicPartition
 from log_partitioner.patience import Patience
 from tests.contract.deaf_brokers import closed_port, hang_up, http, noise, serve, silent, tls, wrong_password
@@ -84,29 +84,6 @@ def test_unreachable_broker_is_named_with_its_reason_within_seconds(way: tuple[s
     assert time.monotonic() - began_s < 5 + 2 * LOADED
     assert address in (brokers.trouble() or "")
     assert "canary-secret-1" not in f"{logs}{brokers.trouble()}"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("way", ["refused", "SASL"], indirect=True)
-def test_unreachable_broker_is_named_again_at_growing_distance(way: tuple[str, dict[str, str], str]) -> None:
-    """One line for each address and reason by the fifth second, the next five later; the error says the same."""
-    address, options, reason = way
-    brokers = Brokers()
-    early: list[Any] = []
-    with capture_logs() as logs:
-        threading.Timer(5.0, lambda: early.extend(logs)).start()
-        with pytest.raises(StopError) as caught:
-            committer(address, brokers, Patience(), **options).prepare()
-
-    mine = [line for line in logs if address in str(line)]  # other tests' clients may still be about to end
-    named = [line for line in mine if line["event"] == "broker_unreachable" and reason in line["reason"]]
-    assert named[0] in early
-    assert len(named) <= 2, "in 7 s"
-    assert len(mine) <= 6, "in all"
-    assert {line["event"] for line in mine} <= {"broker_unreachable", "client_log"}
-    assert address in str(caught.value)
-    assert address in (brokers.trouble() or "")
-    assert "canary-secret-1" not in f"{logs}{caught.value}{brokers.trouble()}"
 
 
 @pytest.mark.parametrize("kind", ["refused", "silent"])

@@ -13,7 +13,6 @@ from log_partitioner.config.checks import load
 from log_partitioner.config.flush_settings import ABORT_S
 from log_partitioner.config.kafka_properties import SECRET
 from log_partitioner.config.settings import PREFIX, Settings
-from log_partitioner.errors import SettingsError
 from log_partitioner.patience import LEAVE_S_MAX
 from tests.deployment.tools import CHART, REQUIRED_VALUES, ROOT, parse, render, run
 
@@ -294,42 +293,6 @@ def test_chart_secret_as_files(tmp_path: Path) -> None:
     assert {"name": "secrets", "mountPath": directory, "readOnly": True} in worker["volumeMounts"]
     assert _pod(manifests)["volumes"][1]["secret"] == {"secretName": "credentials", "defaultMode": 0o440}
     assert worker["envFrom"] == [{"configMapRef": {"name": "logs-log-partitioner"}}]
-
-
-def test_chart_secret_files_are_read_by_the_service(
-    tmp_path: Path, chart: Manifests, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Files laid out as the kubelet does it (links to a hidden directory) give the settings they are named after."""
-    secrets = {
-        "logp_s3__access_key": "the-access-key",
-        "logp_s3__secret_key": "the-secret-key",
-        "logp_kafka__secret_properties": '{"sasl.password": "the-password"}',
-    }
-    version = tmp_path / "secrets" / "..2026_01_01"
-    version.mkdir(parents=True)
-    (tmp_path / "secrets" / "..data").symlink_to(version.name)
-    for name, secret in secrets.items():
-        (version / name).write_text(secret)
-        (tmp_path / "secrets" / name).symlink_to(f"..data/{name}")
-    monkeypatch.setenv("LOGP_SECRETS_DIR", str(tmp_path / "secrets"))
-
-    settings = _settings(chart, monkeypatch, pod="w-0")
-
-    assert settings.s3.access_key is not None
-    assert settings.s3.access_key.get_secret_value() == "the-access-key"
-    assert settings.s3.secret_key is not None
-    assert settings.s3.secret_key.get_secret_value() == "the-secret-key"
-    assert settings.kafka.secret_properties["sasl.password"].get_secret_value() == "the-password"
-
-
-def test_chart_settings_that_contradict_each_other_are_refused_by_the_service(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What the chart does not check itself, the worker refuses at start."""
-    manifests = _manifests(tmp_path, "config.flush.bytes_max=2GiB")
-
-    with pytest.raises(SettingsError, match=r"spool\.bytes_max"):
-        _settings(manifests, monkeypatch, pod="w-0")
 
 
 def test_chart_changed_settings_restart_the_pods(tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 """The chart's values against the service's defaults, read as plain text: holds wherever Python runs."""
 
 import re
-from pathlib import Path
 
 import pytest
 
@@ -65,18 +64,3 @@ def test_versions_agree() -> None:
     assert version is not None
 
     assert plain_yaml.read(CHART / "Chart.yaml")["appVersion"] == version[1]
-
-
-def test_every_value_is_explained() -> None:
-    """Each paragraph of values.yaml begins with a comment, or its block does."""
-    paragraphs = (CHART / "values.yaml").read_text(encoding="utf-8").strip().split("\n\n")
-
-    assert [text for text in paragraphs if "#" not in text] == []
-
-
-def test_plain_yaml_refuses_what_it_does_not_read(tmp_path: Path) -> None:
-    """A list item is not taken for a value."""
-    path = tmp_path / "values.yaml"
-    path.write_text("names:\n  - one\n")
-    with pytest.raises(AssertionError, match="not plain"):
-        plain_yaml.read(path)

@@ -30,6 +30,7 @@ from log_partitioner.control.flush_policy import ESTIMATE_SHARE, FIXED_SHARE, SP
 from log_partitioner.control.state import Phase
 from log_partitioner.errors import LeavingError, SourceError, SpoolError, StopError
 from log_partitioner.formats.model import CommittedOffset, TopicPartition
+from log_partitioner.formats.object_key import key_safe
 from log_partitioner.runtime import app
 from log_partitioner.runtime.app import Process, handle_signals
 from log_partitioner.runtime.ports import StopFlag
@@ -87,10 +88,12 @@ def test_difference_makes_a_worker_unready_by_setting(settings: Settings, chosen
 
 
 def test_journal_outlives_the_next_start(settings: Settings) -> None:
-    """It lies beside the spool, which a start empties."""
+    """It lies beside the spool, which a start empties; both bear the worker's name."""
+    spool = settings.spool.directory / key_safe(settings.worker)
     for said_before in (b"", b"in hand"):
         with ExitStack() as cleanup:
             journal = Process(settings, "b00t", StopFlag(), cleanup).worker.ports.journal
+            assert [path.name for path in spool.iterdir()] == [".log-partitioner-spool"]
             assert journal.read() == said_before
             journal.write(b"in hand")
 
