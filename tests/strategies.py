@@ -5,13 +5,16 @@ Names and bounds are few and small on purpose: fields have to meet, and limits h
 
 from __future__ import annotations
 
+import json
 import sys
+from collections.abc import Iterable
 from typing import Any, cast
 
 import msgspec
 from hypothesis import settings
 from hypothesis import strategies as st
 
+from log_partitioner.avro.entry_types import EntryTypes
 from log_partitioner.avro.infer import INT64_MAX, INT64_MIN, LONG53_MAX
 from log_partitioner.avro.schema_types import ArrayType, MapType, RecordType, Scalar, Type
 from log_partitioner.batch.pack_plan import SealRules
@@ -21,6 +24,7 @@ from log_partitioner.batch.rows import Rows
 from log_partitioner.batch.seal import SealedObject, seal
 from log_partitioner.boundary import BatchSpool
 from log_partitioner.config.settings import Layout, SchemaBounds
+from log_partitioner.formats.model import PartitionKey, SourceRecord, TopicPartition
 from log_partitioner.input.json_text import JsonDecoder
 
 
@@ -154,6 +158,28 @@ def seal_rules(
 
 
 _decode_again = JsonDecoder(keep_inexact_text=True).decode_again
+
+
+A = TopicPartition("app", 0)
+HOUR_10_US = 1_714_557_600_000_000
+
+
+def keyed_rows(
+    some: Iterable[tuple[str, int, dict[str, Any]]],
+    *,
+    bounds: SchemaBounds = SCHEMA_BOUNDS,
+    is_fast: bool = False,
+    size: int | None = None,
+    topics: int = 1,
+) -> Rows:
+    """Make rows of (user, hour, entry), one of each record; with a size their texts are only so long."""
+    made, types = Rows(is_fast=is_fast), EntryTypes(bounds)
+    for offset, (user, hour, entry) in enumerate(some):
+        tp = A if topics == 1 else TopicPartition(f"topic-{offset % topics}", 0)
+        text = json.dumps(entry).encode() if size is None else b"x" * size
+        key = PartitionKey(user, "2024-05-01", hour)
+        made.add(SourceRecord(tp, offset, None, None, None, ()), 0, key, types.of(entry), text, HOUR_10_US)
+    return made
 
 
 def sealed_objects(

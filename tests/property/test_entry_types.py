@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,7 +15,7 @@ from log_partitioner.avro.entry_types import EntryTypes
 from log_partitioner.avro.infer import TooDeepError, TooManyFieldsError, fit_entry, infer_entry
 from log_partitioner.avro.schema_types import RecordType
 from log_partitioner.config.settings import SchemaBounds
-from tests.strategies import LIMITS, entries, entries_near, entry_types, times_as_many, values
+from tests.strategies import LIMITS, SCHEMA_BOUNDS, entries, entries_near, entry_types, times_as_many, values
 
 Entry = dict[str, Any]
 TIGHT = LIMITS._replace(fields_max=8, bytes_max=900)
@@ -76,3 +78,40 @@ def test_equal_types_of_one_shape_are_one_object(bounds: SchemaBounds, some: lis
     for entry in some:
         first = known(types, entry)
         assert known(types, {**entry}) is first
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda n: {f"k{n}": n},
+        lambda n: {f"k{n}" + "x" * 500: n},
+        lambda n: {f"k{n}" + "\U0001f600" * 50: n},
+        lambda n: {f"k{n}-{m}": n for m in range(20)},
+        lambda n: {"a": {f"k{n}": n}, "b": 1},
+        lambda n: {"a": [{f"k{n}": n}], "b": 1},
+        lambda n: {f"k{m}": "x" if n >> m & 1 else n for m in range(14)},
+        lambda n: {"a": {f"k{m}": "x" if n >> m & 1 else n for m in range(14)}, "b": 1},
+    ],
+    ids=["key", "long", "wide", "many", "nested", "listed", "kinds", "nested kinds"],
+)
+def test_entries_of_ever_new_shapes_take_no_more_memory_than_they_are_weighed(
+    make: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Hostile or dynamic keys: what is kept is not larger than said, and at the bound everything is forgotten."""
+    types = EntryTypes(SCHEMA_BOUNDS)
+    texts = [msgspec.json.encode(make(n)) for n in range(600)]
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        for text in texts:
+            types.of(msgspec.json.decode(text))
+        kept = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    assert 0 < kept <= types._weight
+    monkeypatch.setattr(module, "SHAPES_BYTES_MAX", types._weight // 4)
+    types = EntryTypes(SCHEMA_BOUNDS)
+    for n in range(600):
+        types.of(make(n))
+        assert types._weight <= module.SHAPES_BYTES_MAX
+    assert types.of(make(0)) == EntryTypes(SCHEMA_BOUNDS).of(make(0))

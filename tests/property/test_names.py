@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from typing import Any
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -59,3 +61,11 @@ def iceberg_name(original: str) -> str:
 
 def _iceberg_character(character: str) -> str:
     return f"_{character}" if character.isdigit() else f"_x{ord(character):X}"
+
+
+@pytest.mark.timeout(20)
+def test_thousands_of_names_that_collide_take_linear_time() -> None:
+    """All spellings of twelve letters are 4,096 collisions in one record (DESIGN 4.5)."""
+    spellings = {"".join(letters) for letters in itertools.product(*((c, c.upper()) for c in "abcdefghijkl"))}
+    names = avro_names(spellings)
+    assert {name.lower() for name in names.values()} == {"abcdefghijkl", *(f"abcdefghijkl_{n}" for n in range(2, 4097))}

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
+import msgspec
 import pytest
 
-from log_partitioner.avro.entry_types import EntryTypes
 from log_partitioner.batch.batch import Batch, Opening
 from log_partitioner.batch.messages import (
+    BATCH_BYTES,
     FLUSH_TYPE,
+    HEADER_BYTES,
+    OUR_HEADERS_BYTES,
     REFERENCES_TYPE,
+    Apart,
     Sender,
     Uploaded,
     backfill_message,
     check_references,
+    dead_letter_message,
     dead_letters_of,
     flush_messages,
     flush_record_of,
@@ -24,31 +28,32 @@ from log_partitioner.batch.messages import (
     object_metadata,
     reference_messages,
     rows_in,
+    split_letter,
+    stored_apart,
+    stored_object,
 )
 from log_partitioner.batch.progress import Tracker
-from log_partitioner.batch.rows import Rows
 from log_partitioner.batch.seal import SealedObject
 from log_partitioner.boundary import Membership, Message, StoredObject
 from log_partitioner.control.flush_policy import FlushReason
-from log_partitioner.formats.dead_letter import DeadLetter, Reason
+from log_partitioner.formats.dead_letter import DeadLetter, Reason, decode_stored_record, parse_headers
 from log_partitioner.formats.flush_record import (
     BackfillRecord,
     BackfillTotals,
     decode_backfill_record,
-    decode_flush_record,
 )
-from log_partitioner.formats.flush_record import merge_parts as merged
-from log_partitioner.formats.model import CommittedOffset, PartitionKey, SourceRecord, TopicPartition
+from log_partitioner.formats.model import CommittedOffset, SourceRecord, TopicPartition
 from log_partitioner.formats.object_key import schema_key
 from log_partitioner.formats.reference import CoveredRange, Reference, decode_references
 from log_partitioner.input.decode import Bad
 from tests.fakes.spool import FakeSpool
 from tests.fakes.worker import settings_of
-from tests.strategies import SCHEMA_BOUNDS, seal_rules, sealed_objects
+from tests.golden.example import FLUSH_RECORD
+from tests.strategies import A, keyed_rows, seal_rules, sealed_objects
 
 MEMBER = Membership(1, "member", None)
 SENDER = Sender("w1", "boot", settings_of().kafka, "bucket")
-A, B = TopicPartition("app", 0), TopicPartition("app", 1)
+B = TopicPartition("app", 1)
 AT_MS = 1_714_564_800_123
 RECORD = SourceRecord(A, 7, None, b"k", b"value", (("trace", b"\xff"),))
 
@@ -60,12 +65,7 @@ def headers(message: Message) -> dict[str, str]:
 
 def objects(users: int, *, layout: str = "pack", **rules: Any) -> list[SealedObject]:
     """Seal rows of so many users, of two kinds that share no schema."""
-    rows, types = Rows(), EntryTypes(SCHEMA_BOUNDS)
-    for offset in range(users):
-        entry = {"a": 1 if offset % 2 else "x"}
-        key = PartitionKey(f"user-{offset}", "2024-05-01", 10)
-        record = SourceRecord(A, offset, None, None, None, ())
-        rows.add(record, 0, key, types.of(entry), json.dumps(entry).encode(), 1_714_557_600_000_000)
+    rows = keyed_rows((f"user-{number}", 10, {"a": 1 if number % 2 else "x"}) for number in range(users))
     return sealed_objects(rows, FakeSpool().open("b1"), seal_rules(layout=layout, **rules))
 
 
@@ -191,23 +191,15 @@ def test_flush_record_says_what_the_batch_covers_and_what_became_of_it() -> None
     assert totals.bytes == sum(one.file.size for one in sealed)
 
 
-def test_flush_record_too_large_for_its_topic_comes_in_parts() -> None:
-    """All of one key, each with an id of its own; together they are the flush record again, with all ids of topics."""
-    tracker = Tracker()
-    for n in range(300):
-        tracker.place(TopicPartition(f"app-{n // 2}", n), CommittedOffset(n))
-    ids = {f"app-{n}": f"id-of-{n}" for n in range(0, 150, 3)}
-    batch = Batch(Opening("b1", 4, MEMBER, 1.0, 1000), FakeSpool().open("b1")).close(tracker.by_tp)
-    record = flush_record_of(
-        batch, SENDER, [], seq=1, reason=FlushReason.STOPPING, ended_at_ms=2000, step_seconds={}, topic_ids=ids
-    )
+def test_parts_of_a_flush_record_are_of_one_key_and_have_ids_of_their_own() -> None:
+    """What is too large for its topic comes in parts: that they fit and are the record again, tests/property says."""
+    lines = tuple(msgspec.structs.replace(FLUSH_RECORD.topic_partitions[0], partition=n) for n in range(99))
+    record = msgspec.structs.replace(FLUSH_RECORD, batch_id="b1", topic_partitions=lines)
     messages = list(flush_messages(record, SENDER, message_bytes_max=20_000, at_ms=AT_MS))
-    assert len(messages) > 1
-    assert all(message_bytes(message) <= 20_000 for message in messages)
-    assert {(message.topic, message.key) for message in messages} == {("flushes", b"w1")}
-    assert [headers(message)["ce_id"] for message in messages] == [f"b1/{n + 1}" for n in range(len(messages))]
-    assert {headers(message)["ce_type"] for message in messages} == {FLUSH_TYPE}
-    assert merged(decode_flush_record(message.value or b"") for message in messages) == ([record], [])
+    assert {(message.topic, message.key, headers(message)["ce_type"]) for message in messages} == {
+        ("flushes", b"w1", FLUSH_TYPE)
+    }
+    assert [headers(message)["ce_id"] for message in messages] == ["b1/1", "b1/2"]
 
 
 def test_record_has_one_dead_letter_for_each_reason() -> None:
@@ -232,3 +224,73 @@ def test_record_of_a_backfill_is_keyed_by_its_batch() -> None:
     message = backfill_message(record, "backfills", SENDER, at_ms=AT_MS)
     assert (message.topic, message.key, headers(message)["ce_id"]) == ("backfills", b"b1", "b1/3")
     assert decode_backfill_record(message.value or b"") == record
+
+
+# What a message weighs on its way, and what is done with a dead letter that its topic does not take.
+
+LETTER = DeadLetter(RECORD, Reason.NO_USER, "why", (0,))
+LIMIT = OUR_HEADERS_BYTES + BATCH_BYTES + 4_000
+
+
+def message_of(letter: DeadLetter, object_key: str | None = None) -> Message:
+    """Wrap a dead letter."""
+    return dead_letter_message(letter, SENDER, batch_id="b1", object_key=object_key)
+
+
+def test_message_weighs_its_bytes_and_what_is_around_them() -> None:
+    """Names in UTF-8, or what stands for it; absent values weigh nothing."""
+    assert message_bytes(Message("t", None, None, ())) == BATCH_BYTES
+    headers = [("aé", b"123"), ("b", None), ("\udcff", b"")]
+    assert message_bytes(Message("t", b"key", b"value", headers)) == BATCH_BYTES + 8 + 3 * HEADER_BYTES + 6 + 1 + 3
+
+
+@pytest.mark.parametrize(
+    ("record", "apart"),
+    [
+        (RECORD, None),
+        (RECORD._replace(value=None), None),
+        (RECORD._replace(value=b"x" * 6_000), Apart.VALUE),
+        (RECORD._replace(key=b"x" * 3_000, value=b"x" * 6_000), Apart.VALUE),
+        (RECORD._replace(key=b"x" * 6_000), Apart.RECORD),
+        (RECORD._replace(headers=(("trace", b"x" * 6_000),)), Apart.RECORD),
+        (RECORD._replace(headers=(("é" * 2_000, b""),)), Apart.RECORD),
+        (RECORD._replace(headers=(("", b""),) * 401), Apart.RECORD),
+    ],
+)
+def test_record_too_large_for_the_dead_letter_topic_is_an_object(record: SourceRecord, apart: Apart | None) -> None:
+    """Its value alone, or with key and headers where these are too large; the message names the object and fits."""
+    letter = LETTER._replace(record=record)
+    assert stored_apart(letter, message_bytes_max=LIMIT) is apart
+    if apart is None:
+        assert message_bytes(message_of(letter)) <= LIMIT
+        return
+    key, body = stored_object(record, apart, prefix="logs", batch_id="b1", number=3)
+    message = message_of(letter, key)
+    assert message_bytes(message) <= LIMIT
+    assert parse_headers(message.headers).object_key == key
+    assert message.value is None
+    if apart is Apart.RECORD:
+        stored = decode_stored_record(body)
+        assert key == "logs/_dead-letters/b1-3.record.json"
+        assert (stored.key, stored.value, tuple(stored.headers)) == (record.key, record.value, record.headers)
+        assert (message.key, dict(message.headers).get("trace")) == (None, None)
+    else:
+        assert (key, body) == ("logs/_dead-letters/b1-3", record.value)
+        assert (message.key, message.headers[0]) == (record.key, ("trace", b"\xff"))
+
+
+@pytest.mark.parametrize(
+    ("indexes", "parts"),
+    [(None, 1), ((0,), 1), (tuple(range(1_000)), 1), (tuple(range(1_001)), 2), ((10**9,) * 9, 1)],
+)
+def test_dead_letter_of_too_many_indexes_is_several_that_share_them(
+    indexes: tuple[int, ...] | None, parts: int
+) -> None:
+    """Each of the record and the reason, with some of the indexes, in order; one that fits stays as it is."""
+    letter = LETTER._replace(indexes=indexes)
+    letters = split_letter(letter, message_bytes_max=LIMIT)
+    assert [one._replace(indexes=None) for one in letters] == [letter._replace(indexes=None)] * parts
+    assert tuple(index for one in letters for index in one.indexes or ()) == (indexes or ())
+    for one in letters:
+        apart = stored_apart(one, message_bytes_max=LIMIT)
+        assert message_bytes(message_of(one, None if apart is None else f"key{apart.value}.record.json")) <= LIMIT

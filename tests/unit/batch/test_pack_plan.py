@@ -25,22 +25,17 @@ from log_partitioner.batch.reference_lines import SOURCE_BYTES
 from log_partitioner.batch.rows import Rows
 from log_partitioner.config.settings import SchemaBounds
 from log_partitioner.formats.model import PartitionKey, SourceRecord, TopicPartition
-from tests.strategies import seal_rules
+from tests.strategies import SCHEMA_BOUNDS, keyed_rows, seal_rules
 
 T = Scalar
-BOUNDS = SchemaBounds(3, 3, 5, fields_max=6, bytes_max=10**6)
-WIDE = SchemaBounds(16, 500, 100)
+BOUNDS = SchemaBounds(3, 3, 5, fields_max=6, bytes_max=1000)
+WIDE = SCHEMA_BOUNDS
 RULES = seal_rules(layout="pack", packed_bytes_max=10**6, object_bytes_max=10**7, pack_bytes_max=10**7)
-Row = tuple[str, dict[str, Any]]
 
 
-def rows_of(rows: Iterable[Row], bounds: SchemaBounds = WIDE, *, size: int = 10) -> Rows:
-    """Make rows of (user, entry), whose texts have all the same size."""
-    types, made, tp = EntryTypes(bounds), Rows(), TopicPartition("app", 0)
-    for offset, (user, entry) in enumerate(rows):
-        record = SourceRecord(tp, offset, None, None, None, ())
-        made.add(record, 0, PartitionKey(user, "2024-05-01", 10), types.of(entry), b"x" * size, offset)
-    return made
+def rows_of(some: Iterable[tuple[str, dict[str, Any]]], bounds: SchemaBounds = WIDE, *, size: int = 10) -> Rows:
+    """Make rows of (user, entry) of one hour, whose texts have all the same size."""
+    return keyed_rows(((user, 10, entry) for user, entry in some), bounds=bounds, size=size)
 
 
 def plan(rows: Rows, bounds: SchemaBounds = WIDE, *, is_one_record: bool = False, **rules: Any) -> Plan:
@@ -51,13 +46,14 @@ def plan(rows: Rows, bounds: SchemaBounds = WIDE, *, is_one_record: bool = False
         assert part.begin == at, "parts stand one behind the other"
         assert {rows.key_of[made.order[n]] for n in range(part.begin, part.end)} == {part.key}
         assert part.entry_type.fields <= bounds.fields_max
+        assert part.entry_type.size <= bounds.bytes_max
         assert part.group is not None or part.hour is None
         at = part.end
     assert at == len(rows)
     return made
 
 
-def users(count: int) -> list[Row]:
+def users(count: int) -> list[tuple[str, dict[str, Any]]]:
     """Make rows of so many users."""
     return [(f"user-{n}", {"a": n}) for n in range(count)]
 
@@ -110,10 +106,11 @@ def test_types_of_rows_are_never_changed_by_joining_them() -> None:
     [
         ([{f"k{n}": 1} for n in range(6)] + [{"k0": 2}, {"more": 1}, {"k0": 3}], {}, [7, 9]),
         ([{"labels": {f"k{n}": n}} for n in range(50)], {}, [50]),
+        ([{f"k{n}" + "x" * 100: 1} for n in range(3)], {}, [1, 2, 3]),
         ([{"a": 1}] * 10, {"object_bytes_max": 3 * (10 + META_BYTES)}, [3, 6, 9, 10]),
         ([{"a": 1}] * 3, {"object_bytes_max": 1}, [1, 2, 3]),
     ],
-    ids=["fields", "a map has none", "bytes", "one row is too large"],
+    ids=["fields", "a map has none", "long names make a large schema of few", "bytes", "one row is too large"],
 )
 def test_partition_key_over_a_bound_of_one_object_is_cut_in_order_of_arrival(
     entries: list[dict[str, Any]], rules: dict[str, int], ends: list[int]
@@ -122,15 +119,6 @@ def test_partition_key_over_a_bound_of_one_object_is_cut_in_order_of_arrival(
     made = plan(rows_of([("ann", entry) for entry in entries], BOUNDS), BOUNDS, **rules)
     assert [part.end for part in made.parts] == ends
     assert groups(made) == ([0] if len(ends) == 1 else [None] * len(ends))
-
-
-def test_partition_key_over_the_bytes_of_a_schema_is_cut() -> None:
-    """Long names make a large schema of few fields."""
-    bounds = BOUNDS._replace(bytes_max=1000)
-    rows = [("ann", {f"k{n}" + "x" * 100: 1}) for n in range(3)]
-    made = plan(rows_of(rows, bounds), bounds)
-    assert [part.end for part in made.parts] == [1, 2, 3]
-    assert all(part.entry_type.size <= 1000 for part in made.parts)
 
 
 def test_large_partition_key_keeps_an_object_of_its_own() -> None:

@@ -126,24 +126,6 @@ def test_order_of_sealing_is_by_hour_then_by_partition_key_then_by_arrival() -> 
 
 
 @FAST
-@pytest.mark.parametrize("spills", [(), (0,), (3,), (6,), (1, 1, 2, 5), (0, 1, 2, 3, 4, 5, 6)])
-def test_texts_come_in_the_order_of_sealing_wherever_they_are(spills: tuple[int, ...], *, is_fast: bool) -> None:
-    """In memory, in one run, or in many; a spill of nothing is none."""
-    batch = FakeSpool().open("b1")
-    keys = [keyed("zoe", 11), keyed("ann", 9), keyed("zoe", 11), keyed("bob", 9), keyed("ann", 8), keyed("ann", 9)]
-    rows = Rows(is_fast=is_fast)
-    for number, key in enumerate(keys):
-        for _ in range(spills.count(number)):
-            rows.spill(batch.append)
-        rows.add(record(A, number), 0, key, ENTRY, text(number), HOUR_US)
-    for _ in range(spills.count(len(keys))):
-        rows.spill(batch.append)
-    order = rows.in_order()
-    for _ in range(2):
-        assert [*texts_of(rows, batch.read)] == [text(number) for number in order]
-
-
-@FAST
 def test_run_is_read_once_from_its_beginning_to_its_end(monkeypatch: pytest.MonkeyPatch, *, is_fast: bool) -> None:
     """A piece holds at most so many bytes, or one text that is larger; none is read twice, none before its turn."""
     monkeypatch.setattr(module, "PIECE_BYTES", 20)
@@ -204,17 +186,6 @@ def test_spill_that_is_refused_leaves_the_rows_whole_and_may_be_tried_again(
     rows.spill(batch.append)
     rows.add(record(A, 6), 0, keyed("ann", 20), ENTRY, text(6), HOUR_US)
     assert [*texts_of(rows, batch.read)] == [*expected, text(6)]
-
-
-@FAST
-def test_damaged_piece_ends_the_reading(*, is_fast: bool) -> None:
-    """No row of it is ever written into an object."""
-    batch = FakeSpool().open("b1")
-    rows = filled(keyed("ann"), keyed("bob"), is_fast=is_fast)
-    rows.spill(batch.append)
-    batch.rows[3] ^= 1
-    with pytest.raises(SpoolError):
-        next(texts_of(rows, batch.read))
 
 
 @pytest.mark.skipif(not native.IS_INSTALLED, reason="make native")

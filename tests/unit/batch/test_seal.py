@@ -4,35 +4,21 @@ import io
 import json
 import time
 from itertools import pairwise
-from typing import Any
 
 import fastavro
+import msgspec
 import pytest
 
 from log_partitioner import native
-from log_partitioner.avro.entry_types import EntryTypes
 from log_partitioner.batch import row_writer
 from log_partitioner.batch.pack_plan import GROUPS_MAX
-from log_partitioner.batch.rows import Rows
 from log_partitioner.batch.seal import PARTS_AT_ONCE, Step, seal
 from log_partitioner.errors import SpoolError
-from log_partitioner.formats.model import PartitionKey, SourceRecord, TopicPartition
 from tests.fakes.spool import FakeBatchSpool, FakeSpool
-from tests.strategies import SCHEMA_BOUNDS, seal_rules, sealed_objects
+from tests.strategies import A, keyed_rows, seal_rules, sealed_objects
 
-A = TopicPartition("app", 0)
-Row = tuple[str, int, dict[str, Any]]
-NATIVE = pytest.mark.skipif(not native.IS_INSTALLED, reason="make native")
-
-
-def rows_of(*rows: Row, is_fast: bool = False) -> Rows:
-    """Make rows of (user, hour, entry) at offsets from 0."""
-    made, types = Rows(is_fast=is_fast), EntryTypes(SCHEMA_BOUNDS)
-    for user, hour, entry in rows:
-        record = SourceRecord(A, len(made), None, None, None, ())
-        key = PartitionKey(user, "2024-05-01", hour)
-        made.add(record, 0, key, types.of(entry), json.dumps(entry).encode(), 1_714_557_600_000_000)
-    return made
+LANES = [False, *([True] if native.IS_INSTALLED else [])]
+FAST = pytest.mark.parametrize("is_fast", LANES)
 
 
 def opened() -> FakeBatchSpool:
@@ -43,7 +29,7 @@ def opened() -> FakeBatchSpool:
 def test_block_ends_at_its_bytes_and_with_its_partition_key() -> None:
     """What a reader takes apart at once is bounded; no block holds rows of two."""
     spool = opened()
-    rows = rows_of(*[(f"user-{n % 3}", 10, {"a": "x" * 90}) for n in range(30)])
+    rows = keyed_rows([(f"user-{n % 3}", 10, {"a": "x" * 90}) for n in range(30)])
     (one,) = sealed_objects(rows, spool, seal_rules(layout="pack", block_bytes=400))
     blocks = [
         [row["_meta"]["user"] for row in block] for block in fastavro.block_reader(io.BytesIO(spool.load(one.file)))
@@ -55,7 +41,7 @@ def test_block_ends_at_its_bytes_and_with_its_partition_key() -> None:
 @pytest.mark.parametrize("limit", range(1_700, 1_800, 7))
 def test_pack_ends_before_the_block_that_would_pass_its_bytes(limit: int) -> None:
     """To the byte: the block that did not fit is in the next one, whose header is as long."""
-    rows = rows_of(*[(f"user-{n}", 10, {"a": "x" * (n % 7)}) for n in range(30)])
+    rows = keyed_rows([(f"user-{n}", 10, {"a": "x" * (n % 7)}) for n in range(30)])
     objects = sealed_objects(rows, opened(), seal_rules(pack_bytes_max=limit))
     assert len(objects) > 1
     for one, following in pairwise(objects):
@@ -66,12 +52,12 @@ def test_pack_ends_before_the_block_that_would_pass_its_bytes(limit: int) -> Non
 
 def test_pack_of_an_hour_goes_on_past_what_has_an_object_of_its_own() -> None:
     """Large PartitionKeys between small ones end no pack; the next hour does."""
-    rows: list[Row] = []
+    rows = []
     for hour in (3, 4):
         for n in range(120):
             rows += [(f"user-{n}", hour, {"a": "x" * (2_000 if n % 10 == 5 else 5)})]
     spool = opened()
-    objects = sealed_objects(rows_of(*rows), spool, seal_rules(packed_bytes_max=1_000))
+    objects = sealed_objects(keyed_rows(rows), spool, seal_rules(packed_bytes_max=1_000))
     packs = [one for one in objects if one.key is None]
     assert [(one.hour, one.references) for one in packs] == [(("2024-05-01", 3), 108), (("2024-05-01", 4), 108)]
     assert len(objects) == 2 + 24
@@ -79,27 +65,31 @@ def test_pack_of_an_hour_goes_on_past_what_has_an_object_of_its_own() -> None:
     assert finished.index(packs[0].number) < finished.index(packs[1].number)
 
 
-def test_one_record_of_many_partition_keys_is_packed_under_every_layout() -> None:
-    """A record that alone passes a limit never makes a flush of a hundred thousand objects."""
-    rows = rows_of(*[(f"user-{n}", 10, {"a": n}) for n in range(50)])
-    assert len(sealed_objects(rows, opened(), seal_rules(layout="file"))) == 50
-    assert len(sealed_objects(rows, opened(), seal_rules(layout="file"), is_one_record=True)) == 1
-
-
-@NATIVE
-def test_compiled_lines_end_a_message_where_lines_of_python_do() -> None:
-    """To the byte: what stands once in a message counts where it is new."""
-    some = [(f"user-{n}", n // 8, {f"k{n // 4}": n, "a": n % 3 or None}) for n in range(40)]
-    for group_bytes_max in range(700, 900):
+def test_message_ends_at_its_bytes_and_has_what_its_lines_point_to() -> None:
+    """And nothing else, not what a line brought that goes alone; compiled lines are those of Python to the byte."""
+    wide = {f"w{n}": True for n in range(0, 400, 2)}
+    some = [(f"user-{n}", n // 8, {f"k{n // 4}": n, "a": n % 3 or None} | (wide if n == 21 else {})) for n in range(40)]
+    for group_bytes_max in (*range(700, 900), 10**6):
         rules = seal_rules(layout="pack", group_bytes_max=group_bytes_max)
-        python, fast = (sealed_objects(rows_of(*some, is_fast=one), opened(), rules) for one in (False, True))
-        assert fast == python
-        assert len(python[0].groups) > 2
+        python, *fast = (sealed_objects(keyed_rows(some, is_fast=one, topics=5), opened(), rules) for one in LANES)
+        assert fast in ([], [python])
+        (pack,) = python
+        messages = [(group, json.loads(bytes(group.lines))) for group in pack.groups]
+        assert [line[0] for _, lines in messages for line in lines] == [f"user-{n}" for n in range(40)]
+        for group, lines in messages:
+            parts = group.hours, group.schemas, group.sources
+            assert [{line[at] for line in lines} for at in (1, 5)] == [set(range(len(one))) for one in parts[:2]]
+            assert {line[8][0] for line in lines} == set(range(len(group.sources)))
+            assert len(lines) == 1 or len(msgspec.json.encode([*parts, group.lines])) <= group_bytes_max
+        if group_bytes_max == 10**6:
+            assert len(messages) == 1
+        else:
+            assert [line[0] for _, lines in messages if len(lines) == 1 for line in lines].count("user-21") == 1
 
 
 def test_steps_tell_how_far_sealing_has_come_and_a_caller_may_stop() -> None:
     """Between two objects: what is written so far lies in the spool until the batch is deleted."""
-    spool, rows = opened(), rows_of(*[(f"user-{n}", 10, {"a": n}) for n in range(300)])
+    spool, rows = opened(), keyed_rows([(f"user-{n}", 10, {"a": n}) for n in range(300)])
     steps = seal(rows, spool, {A: (0, 20)}, seal_rules(layout="file"), batch_id="b1", is_one_record=False)
     assert [next(steps).rows for _ in range(3)] == [PARTS_AT_ONCE] * 3
     steps.close()  # type: ignore[attr-defined]
@@ -109,7 +99,7 @@ def test_steps_tell_how_far_sealing_has_come_and_a_caller_may_stop() -> None:
 
 def test_pack_is_finished_with_its_last_rows() -> None:
     """Steps of a pack give no object until it is full or over; in each so many rows are written at most."""
-    rows = rows_of(*[(f"user-{n}", 10, {"a": n}) for n in range(2 * PARTS_AT_ONCE + 1)])
+    rows = keyed_rows([(f"user-{n}", 10, {"a": n}) for n in range(2 * PARTS_AT_ONCE + 1)])
     steps: list[Step] = list(
         seal(rows, opened(), {A: (0, 20)}, seal_rules(), batch_id="b1", is_one_record=False)
     )  # fmt: skip
@@ -117,14 +107,14 @@ def test_pack_is_finished_with_its_last_rows() -> None:
     assert [step.rows for step in steps] == [PARTS_AT_ONCE, 2 * PARTS_AT_ONCE, *[2 * PARTS_AT_ONCE + 1] * 2]
 
 
-@pytest.mark.parametrize("is_fast", [False, pytest.param(True, marks=NATIVE)])
+@FAST
 def test_step_is_bounded_by_the_bytes_of_its_rows(*, is_fast: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not by what compression makes of them: a caller looks at its deadline between two."""
     monkeypatch.setattr(row_writer, "CHUNK_BYTES", 5_000)
     some = [(f"user-{n}", 10, {"a": [0] * 1_000}) for n in range(20)]
     rules = seal_rules(layout="pack", codec="zstandard")
     steps = list(
-        seal(rows_of(*some, is_fast=is_fast), opened(), {A: (0, 20)}, rules, batch_id="b1", is_one_record=False)
+        seal(keyed_rows(some, is_fast=is_fast), opened(), {A: (0, 20)}, rules, batch_id="b1", is_one_record=False)
     )
     assert [step.rows for step in steps] == [3, 6, 9, 12, 15, 18, 20, 20]
 
@@ -134,7 +124,7 @@ def test_disk_that_refuses_ends_the_sealing(operation: str) -> None:
     """The batch is discarded; its rows are as they were, and a second try writes them."""
     spool = FakeSpool()
     batch = spool.open("b1")
-    rows = rows_of(*[(f"user-{n}", 10, {"a": n}) for n in range(20)])
+    rows = keyed_rows([(f"user-{n}", 10, {"a": n}) for n in range(20)])
     rows.spill(batch.append)
     spool.refuses = lambda asked: asked == operation
     with pytest.raises(SpoolError):
@@ -144,10 +134,11 @@ def test_disk_that_refuses_ends_the_sealing(operation: str) -> None:
     assert sum(one.entries for one in sealed_objects(rows, batch, seal_rules())) == 20
 
 
-def test_damaged_piece_is_never_written_into_an_object() -> None:
+@FAST
+def test_damaged_piece_is_never_written_into_an_object(*, is_fast: bool) -> None:
     """One bit turned in the spool: the batch is discarded, and read again from the source."""
     batch = opened()
-    rows = rows_of(*[(f"user-{n}", 10, {"a": n}) for n in range(20)])
+    rows = keyed_rows([(f"user-{n}", 10, {"a": n}) for n in range(20)], is_fast=is_fast)
     rows.spill(batch.append)
     batch.rows[50] ^= 4
     with pytest.raises(SpoolError, match="not what was written"):
@@ -156,7 +147,7 @@ def test_damaged_piece_is_never_written_into_an_object() -> None:
 
 def test_sync_marker_is_of_the_batch() -> None:
     """Blocks of two batches are never taken for each other's."""
-    rows = rows_of(("ann", 10, {"a": 1}))
+    rows = keyed_rows([("ann", 10, {"a": 1})])
     markers = set()
     for batch_id in ("b1", "b2"):
         spool = opened()
@@ -176,7 +167,7 @@ HOSTILE = {
 @pytest.mark.parametrize("kind", HOSTILE)
 def test_hostile_batch_is_sealed_in_linear_time(kind: str, one_user: bool) -> None:  # noqa: FBT001 - a case
     """Each row of another type: some milliseconds each (processor time, several times what is usual); all are there."""
-    rows = rows_of(*[("ann" if one_user else f"user-{n}", 10, HOSTILE[kind](n)) for n in range(1_200)])
+    rows = keyed_rows([("ann" if one_user else f"user-{n}", 10, HOSTILE[kind](n)) for n in range(1_200)])
     begin = time.process_time()
     objects = sealed_objects(rows, opened(), seal_rules(codec="zstandard"))
     assert time.process_time() - begin < 15
@@ -187,7 +178,7 @@ def test_hostile_batch_is_sealed_in_linear_time(kind: str, one_user: bool) -> No
 @pytest.mark.slow
 def test_counts_of_values_cost_what_entries_have() -> None:
     """Each of many types lacks all fields of the others: 43 s of 30,000 entries with nine keys of their own each."""
-    rows = rows_of(*[("ann", 10, {f"k{n}y{key}": 1 for key in range(9)}) for n in range(8_000)])
+    rows = keyed_rows([("ann", 10, {f"k{n}y{key}": 1 for key in range(9)}) for n in range(8_000)])
     begin = time.process_time()
     objects = sealed_objects(rows, opened(), seal_rules())
     assert time.process_time() - begin < 5

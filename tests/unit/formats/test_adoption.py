@@ -62,48 +62,43 @@ def test_adoption_of_a_later_version_is_refused() -> None:
         decode_flushes(msgspec.json.encode(msgspec.structs.replace(ADOPTION, format_version=2)))
 
 
-def test_lineage_of_a_group_is_its_own_and_that_of_nobody_else() -> None:
-    """Where nothing was adopted."""
-    lineage = Lineage("b", [adopts("c", "a", 100)])
-    assert lineage.groups == ("b",)
-    assert lineage.has("b", "app", 0, 10**9)
-    assert not lineage.has("a", "app", 0, 1)
-    assert not lineage.has("c", "app", 0, 1)
+A_TO_B = adopts("b", "a", 100)
+TWICE = [A_TO_B, adopts("c", "b", 500)]
+BY_ID = [adopts("b", "a", 100, topic_id="one")]
 
 
-def test_lineage_has_of_an_adopted_group_what_ends_at_the_adopted_offset() -> None:
-    """Beyond it, and of what was not adopted, the flushes of that group are foreign."""
-    lineage = Lineage("b", [adopts("b", "a", 100)])
-    assert lineage.has("a", "app", 0, 100)
-    assert not lineage.has("a", "app", 0, 101)
-    assert not lineage.has("a", "app", 1, 1)
-    assert not lineage.has("a", "web", 0, 1)
-    assert not Lineage("a", [adopts("b", "a", 100)]).has("b", "app", 0, 100)
+@pytest.mark.parametrize(
+    ("group_id", "adoptions", "asked", "has"),
+    [
+        ("b", [adopts("c", "a", 100)], ("b", "app", 0, 10**9), True),
+        ("b", [adopts("c", "a", 100)], ("a", "app", 0, 1), False),
+        ("b", [adopts("c", "a", 100)], ("c", "app", 0, 1), False),
+        ("b", [A_TO_B], ("a", "app", 0, 100), True),
+        ("b", [A_TO_B], ("a", "app", 0, 101), False),
+        ("b", [A_TO_B], ("a", "app", 1, 1), False),
+        ("b", [A_TO_B], ("a", "web", 0, 1), False),
+        ("a", [A_TO_B], ("b", "app", 0, 100), False),
+        ("c", TWICE, ("a", "app", 0, 100), True),
+        ("c", TWICE, ("a", "app", 0, 101), False),
+        ("c", TWICE, ("b", "app", 0, 500), True),
+        ("b", BY_ID, ("a", "app", 0, 100, "one"), True),
+        ("b", BY_ID, ("a", "app", 0, 100), True),
+        ("b", BY_ID, ("a", "app", 0, 100, "another"), False),
+        ("b", [A_TO_B], ("a", "app", 0, 100, "any"), True),
+    ],
+)
+def test_lineage_has_of_an_adopted_group_what_ends_at_the_adopted_offset(
+    group_id: str, adoptions: list[Adoption], asked: tuple[Any, ...], *, has: bool
+) -> None:
+    """Of a group that was renamed twice, too; the rest, and a topic that was made anew, is foreign."""
+    assert Lineage(group_id, adoptions).has(*asked) is has
 
 
-def test_lineage_is_that_of_adopted_groups_too() -> None:
-    """A group that was renamed twice."""
-    adoptions = [adopts("b", "a", 100), adopts("c", "b", 500)]
-    lineage = Lineage("c", adoptions)
-    assert lineage.groups == ("c", "b", "a")
-    assert lineage.has("a", "app", 0, 100)
-    assert not lineage.has("a", "app", 0, 101)
-    assert lineage.has("b", "app", 0, 500)
-
-
-def test_groups_that_adopted_each_other_end_somewhere() -> None:
-    """The command refuses it; a reader does not turn in circles over it."""
-    lineage = Lineage("b", [adopts("b", "a", 100), adopts("a", "b", 200)])
-    assert lineage.groups == ("b", "a")
-
-
-def test_topic_made_anew_was_not_adopted() -> None:
-    """By its id, where both are known."""
-    lineage = Lineage("b", [adopts("b", "a", 100, topic_id="one")])
-    assert lineage.has("a", "app", 0, 100, "one")
-    assert lineage.has("a", "app", 0, 100)
-    assert not lineage.has("a", "app", 0, 100, "another")
-    assert Lineage("b", [adopts("b", "a", 100)]).has("a", "app", 0, 100, "any")
+def test_groups_of_a_lineage_are_those_that_it_has_adopted() -> None:
+    """Groups that adopted each other are refused by the command; a reader does not turn in circles over them."""
+    assert Lineage("b", [adopts("c", "a", 100)]).groups == ("b",)
+    assert Lineage("c", TWICE).groups == ("c", "b", "a")
+    assert Lineage("b", [A_TO_B, adopts("a", "b", 200)]).groups == ("b", "a")
 
 
 def test_flush_belongs_to_a_lineage_where_all_its_topic_partitions_do() -> None:

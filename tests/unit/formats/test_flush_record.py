@@ -42,14 +42,6 @@ def test_records_of_format_1_are_the_golden_ones() -> None:
     assert decode_backfill_record(golden("backfill_record.json")) == BACKFILL_RECORD
 
 
-def test_golden_flush_record_obeys_the_conservation_law() -> None:
-    """W3: entries == in files + dead letters; totals are sums of the lines."""
-    totals = FLUSH_RECORD.totals
-    assert totals.entries == totals.entries_in_files + totals.dead_letters
-    for name in ("records", "entries", "dead_letters"):
-        assert getattr(totals, name) == sum(getattr(line, name) for line in FLUSH_RECORD.topic_partitions)
-
-
 def test_backfill_is_finished_when_all_of_its_messages_are_published() -> None:
     """Until then a restart goes on behind `published`."""
     assert not BACKFILL_RECORD.is_finished
@@ -92,14 +84,6 @@ def test_parts_fit_into_a_message_and_are_the_record_again(topics: list[str], by
     assert {part.totals for part in parts} == {record.totals}
     assert [{*part.topic_ids} for part in parts] == [{line.topic for line in part.topic_partitions} for part in parts]
     assert merge_parts(reversed(parts)) == ([record], [])
-
-
-def test_record_of_five_thousand_topic_partitions_comes_in_parts() -> None:
-    """Idle ones have a line, too, and each may be of a topic of its own with a name as long as Kafka takes."""
-    record = with_lines(*(f"{n:05}".ljust(249, "t") for n in range(5_000)))
-    parts = split_parts(record, bytes_max=99_000)
-    assert max(len(encode_flush_record(part)) for part in parts) <= 99_000
-    assert merge_parts(parts) == ([record], [])
 
 
 def test_line_that_alone_is_too_large_is_a_part_of_its_own() -> None:

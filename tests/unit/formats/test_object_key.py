@@ -4,19 +4,6 @@ from log_partitioner.formats.model import PartitionKey
 from log_partitioner.formats.object_key import data_key, dead_letter_key, pack_key, schema_key, stored_record_key
 
 
-def test_data_key_names_partition_batch_and_number() -> None:
-    """Hive-style directories that any tool understands."""
-    key = PartitionKey("ann/../x", "2024-05-01", 7)
-    expected = "logs/user=ann%2F%2E%2E%2Fx/date=2024-05-01/hour=07/b1-3.avro"
-    assert data_key("logs", key, batch_id="b1", number=3) == expected
-
-
-def test_pack_key_names_the_hour_where_it_is_of_one() -> None:
-    """No user stands in it: many share it."""
-    assert pack_key("logs", ("2024-05-01", 7), batch_id="b1", number=3) == "logs/pack/date=2024-05-01/hour=07/b1-3.avro"
-    assert pack_key("logs", None, batch_id="b1", number=0) == "logs/pack/b1-0.avro"
-
-
 def test_key_of_another_attempt_or_number_differs() -> None:
     """No object is ever overwritten: an attempt that may have left something gets another key."""
     key, hour = PartitionKey("ann", "2024-05-01", 7), ("2024-05-01", 7)

@@ -7,17 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from log_partitioner.formats.model import PartitionKey
-from log_partitioner.formats.reference import (
-    CoveredRange,
-    Line,
-    ReferenceMessage,
-    SourceRange,
-    decode_message,
-    decode_references,
-    encode_message,
-    reference_id,
-)
+from log_partitioner.formats.reference import decode_references
 from tests.golden.example import GOLDEN, HEADER, PACK
 
 MESSAGE = (GOLDEN / "references.json").read_bytes()
@@ -37,27 +27,6 @@ def line(number: int, place: int, value: object) -> Change:
     return lambda message: message["references"][number].__setitem__(place, value)
 
 
-def test_references_of_the_golden_message_are_whole() -> None:
-    """What lines share stands in each of them, and what they point to instead of numbers."""
-    ann, bob, other = decode_references(MESSAGE)
-    assert [ann.reference_id, bob.reference_id] == [reference_id(ann.batch_id, 40), reference_id(ann.batch_id, 41)]
-    assert [one.partition_key for one in (ann, bob, other)] == [
-        PartitionKey("ann", "2026-03-04", 4),
-        PartitionKey("bob", "2026-03-04", 4),
-        PartitionKey("é", "2026-03-04", 5),
-    ]
-    assert ann.sources == (SourceRange("app", 0, 100, 110, 101, 101, 2), SourceRange("app", 3, 7, 9, 8, 8, 1))
-    assert bob.event_time_min_us == bob.event_time_max_us == ann.event_time_min_us - 60_000_000
-    assert ann.event_time_max_us - ann.event_time_min_us == 120_000_000
-    assert {one.location.object for one in (ann, bob, other)} == {decode_message(MESSAGE).object.key}
-
-
-def test_ranges_are_header_and_blocks_and_one_where_they_touch() -> None:
-    """Two range GETs for a reference inside a pack, one for the first; together they are the whole object."""
-    ranges = [one.location.ranges for one in decode_references(MESSAGE)]
-    assert ranges == [((0, 1496),), ((0, len(HEADER)), (1496, 77)), ((0, len(HEADER)), (1573, len(PACK) - 1573))]
-
-
 def test_object_of_one_reference_is_one_range_under_its_own_schema() -> None:
     """A file is a pack of one: null stands for the object's own schema."""
 
@@ -69,15 +38,6 @@ def test_object_of_one_reference_is_one_range_under_its_own_schema() -> None:
     (whole,) = decode_references(changed(alone))
     assert whole.location.ranges == ((0, len(PACK)),)
     assert whole.projection is None
-
-
-def test_message_encoded_and_decoded_is_the_same() -> None:
-    """The pair of `encode_message` and `decode_message`."""
-    message = decode_message(MESSAGE)
-    assert isinstance(message, ReferenceMessage)
-    assert decode_message(encode_message(message)) == message
-    assert message.sources[0] == CoveredRange("app", 0, 100, 110)
-    assert isinstance(message.references[0], Line)
 
 
 def test_what_a_reader_does_not_know_it_passes_by() -> None:

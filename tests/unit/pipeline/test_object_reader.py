@@ -10,7 +10,8 @@ from log_partitioner.avro.schema import row_schema
 from log_partitioner.batch.pack_plan import GROUPS_MAX
 from log_partitioner.batch.pack_schema import MergedFields
 from log_partitioner_pipeline.audit.object_reader import ObjectReader
-from tests.unit.batch.test_pack_plan import WIDE, plan, rows_of
+from tests.strategies import SCHEMA_BOUNDS
+from tests.unit.batch.test_pack_plan import plan, rows_of
 from tests.unit.proof.audit.world import settings
 
 
@@ -19,7 +20,7 @@ def test_names_that_differ_by_case_alone_are_right_in_the_pack_where_packs_give_
     entries = [{"".join(letters): 1} for letters in product(*((one, one.upper()) for one in "request"))]
     made = plan(rows_of([(f"user-{n:03}", entry) for n, entry in enumerate(entries)]))
     merged = made.merged[GROUPS_MAX]
-    types, fields, text = EntryTypes(WIDE), MergedFields(merged), row_schema(merged).text
+    types, fields, text = EntryTypes(SCHEMA_BOUNDS), MergedFields(merged), row_schema(merged).text
     reader = ObjectReader(settings(), 1)
     own = [types.of(entries[part.key]) for part in made.parts if part.group == GROUPS_MAX]
     assert len(own) == len(entries) - GROUPS_MAX

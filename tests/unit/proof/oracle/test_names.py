@@ -21,6 +21,16 @@ def test_names_are_those_of_the_worker(originals: set[str]) -> None:
 
 
 def test_names_are_legal_and_distinct_without_case() -> None:
-    """One keeps its name, others get the first number that nobody has or wants."""
-    expected = {"1": ["_1"], "A": ["A"], "a": ["a_3"], "a-b": ["a_x2Db"], "a_2": ["a_2"]}
-    assert names_by_original({"a-b", "1", "a", "A", "a_2"}) == expected
+    """One keeps its name, others get the first number that nobody has or wants; other characters are code points."""
+    expected = {
+        "1": "_1",
+        "_1": "_1_2",
+        "A": "A",
+        "a": "a_3",
+        "a-b": "a_x2Db",
+        "a_2": "a_2",
+        "é": "_xE9",
+        "😀": "_x1F600",
+    }
+    assert names_of_the_worker(expected) == expected
+    assert names_by_original(set(expected)) == {original: [name] for original, name in expected.items()}
