@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import msgspec
+
 from log_partitioner.batch.batch import Opening
 from log_partitioner.batch.fast_lane import why_no_lane
 from log_partitioner.batch.messages import rows_in
@@ -13,8 +15,10 @@ from log_partitioner.batch.pack_plan import seal_rules
 from log_partitioner.batch.seal import SealedObject, seal
 from log_partitioner.boundary import Membership, Poll
 from log_partitioner.config.s3_settings import S3Settings
-from log_partitioner.config.settings import KafkaSettings, Settings
+from log_partitioner.config.settings import InputSettings, KafkaSettings, Settings
 from log_partitioner.formats.model import CommittedOffset, PartitionKey, SourceRecord
+from log_partitioner.partitioning.partitioner import Placement, Rejection
+from log_partitioner.proof.oracle.judge import Judge
 from log_partitioner.runtime.recorder import Recorder
 from tests.fakes.records import poll_of
 from tests.fakes.spool import FakeSpool
@@ -60,6 +64,23 @@ def deliver(
     batch.check(rows_in(objects))
     found = [(batch.spool.load(one.file), one) for one in objects]
     return Delivered(found, [*batch.dead_letters], {**batch.progress}, dict(recorder.outcomes), load, taken)
+
+
+def assert_judged_alike(
+    placed: Placement | Rejection, entry: dict[str, Any], envelope: dict[str, Any] | None, record: SourceRecord,
+    rules: Settings,
+) -> None:  # fmt: skip
+    """Hold where an entry goes to the second opinion, which is given it in an envelope."""
+    value = msgspec.json.encode({**(envelope or {}), "entries": [entry]})
+    asked = rules.model_copy(update={"input": InputSettings(entries_field="entries")})
+    (judged,) = Judge(asked).judge(record._replace(value=value, unreadable=None)).entries
+    if isinstance(placed, Rejection):
+        assert judged.deliverable is None
+        assert placed.reason in judged.reasons
+    else:
+        assert judged.deliverable is not None
+        key, event_time_us, unique_id, *_ = judged.deliverable
+        assert (placed.key, placed.event_time_us, placed.unique_id) == (key, event_time_us, unique_id)
 
 
 def recorded(

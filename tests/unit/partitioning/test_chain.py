@@ -4,11 +4,15 @@ import pytest
 
 from log_partitioner.formats.model import CHAIN_HEADER, RootLink, SourceRecord, TopicPartition
 from log_partitioner.partitioning.locate import root_of
+from log_partitioner.proof.oracle import locate as second_opinion
+from log_partitioner.proof.oracle.json_text import parse_rounding
 
 
-def record(*headers: tuple[str, bytes | None]) -> SourceRecord:
-    """Make a record with these headers."""
-    return SourceRecord(TopicPartition("app", 0), 0, None, None, None, headers)
+def roots_of(*headers: tuple[str, bytes | None]) -> list[RootLink | None]:
+    """Give the root of a record with these headers, by the worker and by the second opinion."""
+    record = SourceRecord(TopicPartition("app", 0), 0, None, None, None, headers)
+    around = second_opinion.Surroundings(record, None, parse_rounding)
+    return [root_of(record), second_opinion.root_of(around)]
 
 
 @pytest.mark.parametrize(
@@ -29,6 +33,9 @@ def record(*headers: tuple[str, bytes | None]) -> SourceRecord:
         (b'[["raw", 3, 9223372036854775808]]', None),
         (b'[["raw", 3, -1]]', None),
         (b'[["raw", true, 17]]', None),
+        (b'[["raw", 3, true]]', None),
+        (b'[["raw", 3, 17, true]]', None),
+        (b'[["raw", 3, 17, 7.0]]', None),
         (b'[["raw", 3, 17.5]]', None),
         (b'[["' + b"x" * 250 + b'", 3, 17]]', None),
         (b'[["raw", 3]]', None),
@@ -44,11 +51,11 @@ def record(*headers: tuple[str, bytes | None]) -> SourceRecord:
 )
 def test_root_of_each_kind_of_header_is_its_first_link_or_none(value: bytes | None, root: RootLink | None) -> None:
     """A link beyond Kafka's own bounds would make a row that no Avro reader takes: it is no link."""
-    assert root_of(record((CHAIN_HEADER, value))) == root
+    assert roots_of((CHAIN_HEADER, value)) == [root] * 2
 
 
 def test_root_of_a_header_that_stands_twice_is_that_of_the_last() -> None:
     """A republisher appends; headers of other names do not matter."""
     headers = ((CHAIN_HEADER, b'[["a", 0, 1]]'), (CHAIN_HEADER, b'[["b", 0, 2]]'), ("other", b'[["c", 0, 3]]'))
-    assert root_of(record(*headers)) == RootLink("b", 0, 2)
-    assert root_of(record()) is None
+    assert roots_of(*headers) == [RootLink("b", 0, 2)] * 2
+    assert roots_of() == [None] * 2

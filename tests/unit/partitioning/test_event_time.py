@@ -1,72 +1,179 @@
-"""Event times of real logs: texts, epochs, units, zones, and what is absurd (DESIGN 3.1)."""
+"""Event times of real logs: one table, read alike by both lanes and by the second opinion; and what is absurd."""
 
-from datetime import UTC
+import json
+from collections.abc import Callable
+from datetime import UTC, tzinfo
 from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
 
+from log_partitioner import native
 from log_partitioner.config.settings import TimeSettings
+from log_partitioner.formats.model import SourceRecord, TopicPartition
 from log_partitioner.partitioning.event_time import LATEST_US, EpochUnit, is_absurd, parse_event_time
+from log_partitioner.proof.oracle.locate import Surroundings, TimeRule
+from log_partitioner.proof.oracle.times import date_and_hour, read_time
+from tests.fakes.lanes import recorded, settings
 
+AT = 1_772_600_767_000_000  # 2026-03-04T05:06:07Z
 NOON = 1_714_564_800_000_000  # 2024-05-01T12:00:00Z
-HOUR = 3_600_000_000
+MINUTE, HOUR = 60_000_000, 3_600_000_000
+MIDNIGHT = AT - 5 * HOUR - 6 * MINUTE - 7_000_000
 BERLIN = ZoneInfo("Europe/Berlin")
+Read = Callable[..., int | None]
 
 
-def rules(unit: EpochUnit = "auto", zone: Any = UTC) -> TimeSettings:
-    """Make rules with a window from 2000 to a day ahead."""
-    return TimeSettings(epoch_unit=unit, zone=zone)
+def by_worker(value: Any, unit: EpochUnit = "auto", zone: tzinfo = UTC) -> int | None:
+    """Read as the worker does."""
+    return parse_event_time(value, TimeSettings(epoch_unit=unit, zone=zone))
 
 
+def by_second_opinion(value: Any, unit: EpochUnit = "auto", zone: tzinfo = UTC) -> int | None:
+    """Read as audits do."""
+    return read_time(value, unit=unit, zone=zone)
+
+
+def by_fast_lane(text: str, zone: tzinfo = UTC) -> int | None:
+    """Read as the fast lane does, which knows the shape from the record before."""
+    values = [json.dumps({"user": "ann", "time": time}).encode() for time in ("2026-03-04T05:06:07Z", text)]
+    records = [SourceRecord(TopicPartition("app", 0), n, None, None, value, ()) for n, value in enumerate(values)]
+    rows, _ = recorded(records, settings(time=TimeSettings(zone=str(zone), missing="dead-letter")), is_fast=True)
+    row = rows.get((1, 0))
+    return None if row is None else row.event_time_us
+
+
+FAST_LANE = pytest.param(by_fast_lane, marks=pytest.mark.skipif(not native.IS_INSTALLED, reason="make native"))
+PARSERS = pytest.mark.parametrize("read", [by_worker, by_second_opinion])
+READERS = pytest.mark.parametrize("read", [by_worker, by_second_opinion, FAST_LANE])
+READ = {
+    "2026-03-04t05:06:07z": AT,
+    "2026-03-04T05:06:07.5z": AT + 500_000,
+    "2026-03-04T05:06:07+01": AT - HOUR,
+    "2026-03-04T05:06:07-0230": AT + 2 * HOUR + 30 * MINUTE,
+    "2026-03-04T05:06:07+23:59": AT - 23 * HOUR - 59 * MINUTE,
+    "2026-03-04 05:06:07,123": AT + 123_000,
+    "2026-03-04 05:06:07 UTC": AT,
+    "2026-03-04 05:06:07.123 GMT": AT + 123_000,
+    "2026-03-04 05:06:07 Z": AT,
+    "2026-03-04 05:06:07 +0000": AT,
+    "2026-03-04 05:06:07 -0700": AT + 7 * HOUR,
+    "2026-03-04 05:06:07 +01:30": AT - HOUR - 30 * MINUTE,
+    "2026-03-04 05:06:07.123456789 +0000 UTC": AT + 123_456,
+    "2026-03-04 05:06:07 -0700 PDT": AT + 7 * HOUR,
+    "2026-03-04T05:06:07.123+01:00[Europe/Paris]": AT - HOUR + 123_000,
+    "2026-03-04T05:06:07Z[UTC]": AT,
+    "20260304T050607Z": AT,
+    "20260304T050607": AT,
+    "20260304T050607.250+0100": AT - HOUR + 250_000,
+    "20260304T0506Z": AT - 7_000_000,
+    "20260304 05:06:07": AT,
+    "2026/03/04 05:06:07": AT,
+    "2026/03/04 05:06:07.123 +0000": AT + 123_000,
+    "04/Mar/2026:05:06:07 +0000": AT,
+    "04/mar/2026:05:06:07 -0200": AT + 2 * HOUR,
+    "04-Mar-2026 05:06:07": AT,
+    "Wed, 04 Mar 2026 05:06:07 GMT": AT,
+    "Wed, 4 Mar 2026 05:06:07 +0000 (UTC)": AT,
+    "4 MAR 2026 05:06 +0000": AT - 7_000_000,
+    "2026-03-04": MIDNIGHT,
+    "2026/03/04": MIDNIGHT,
+    "04/Mar/2026": MIDNIGHT,
+    "2026-03-03T24:00:00Z": MIDNIGHT,
+    "2026-03-03 24:00": MIDNIGHT,
+    "2026-03-03T24:00:00.000+01:00": MIDNIGHT - HOUR,
+    "2026-03-03T23:59:60Z": MIDNIGHT,
+    "2026-03-03T23:59:60.5Z": MIDNIGHT + 500_000,
+    "20260303T235960Z": MIDNIGHT,
+    "2016-12-31T18:59:60-05:00": 1_483_228_800_000_000,
+    "2024-02-29": 1_709_164_800_000_000,
+    "2026-03-04T05:06Z": AT - 7_000_000,
+    "2026-03-04 05:06:07Z": AT,
+    "2026-03-04T05:06:07": AT,
+    "2026-03-04T07:06:07+02:00": AT,
+    "2026-03-04T07:06:07+0200": AT,
+    "2026-03-04T00:36:07-0430": AT,
+    "2026-03-04T05:06:07.123456999Z": AT + 123_456,
+    "2026-03-04T05:06:07.1234567890123Z": AT + 123_456,
+}
+NO_TIMES = [
+    "01/02/2026", "03/04/2026 05:06:07", "04.03.2026 05:06:07", "4/3/26", "2026-3-4", "2026-03", "2026-W10-3",
+    "Mar  4 05:06:07", "Wed Mar  4 05:06:07 2026", "05:06:07", "2026-03-04 05", "2026-03-04-05", "2026-03-04Z",
+    "2026-03-04 05:06:07 CET", "2026-03-04 05:06:07 Europe/Paris", "2026-03-04T05:06:07[Europe/Paris]",
+    "2026-03-04 05:06:07  UTC", "2026-03-04 05:06:07 UTC ", " 2026-03-04", "2026-03-04\n", "2026-03-04 05:06:07 +24:00",
+    "2026-03-04 05:06:07 +", "2026-03-04 05:06:07 +1", "2026-03-04T05:06:61Z",
+    "2026-03-04T05:06:07+24:00",
+    "2026-03-04T24:00:01Z", "2026-03-04T24:00:00.1Z", "2026-03-04T24:01", "2026-03-04T25:00", "2026-03-04T05:60:00Z",
+    "2026/03/04 05:06:07 +0060", "2026/03/04 05:06.5",
+    "2026/03-04", "2026-02-29", "2026-13-01", "2026-00-10", "2026-03-00", "0000-00-00 00:00:00", "0000-03-04",
+    "20260304T05060Z", "20260304T05", "20260304T0506.5Z", "20260304T05:0607", "04/Mar/26",
+    "04/Mrz/2026", "04 Mar/2026", "004/Mar/2026", "Mittwoch, 04 Mar 2026", "Wed 04 Mar 2026", "Wed,04 Mar 2026",
+    "2026-03-04T05:06:07Z[", "2026-03-04T05:06:07Z[]", "2026-03-04T05:06:07Z[a b]", "2026-03-04 05:06:07 +0000 U",
+    "2026-03-04 05:06:07 +0000 (UTC", "2026-03-04 05:06:07 +0000UTC", "2026-03-04 05:06:07 Z PDT",
+    "", " ", "yesterday", "NaN", "inf", "1.", ".5", "--5", "\u0665", " 1714564800", "1e9", "2026-03-04T05Z",
+    "2026-03-04T05:06:07+99:00", "2026-03-04T05:06:07Z\ud800",
+    "\u0662\u0660\u0662\u0666-03-04", "2026-03-04\u00a005:06:07", "2026-03-04T05:06:07\u017a", "1.772600767e+09",
+]  # fmt: skip
+
+
+@READERS
+@pytest.mark.parametrize(("text", "expected"), READ.items(), ids=READ)
+def test_time_of_each_form_is_its_moment(read: Read, text: str, expected: int) -> None:
+    """RFC 3339 with leap seconds, 24:00 and small letters, basic ISO, CLF, RFC 2822, slashes, dates alone."""
+    assert read(text) == expected
+
+
+@READERS
+@pytest.mark.parametrize("text", NO_TIMES)
+def test_text_that_is_ambiguous_or_broken_is_no_time(read: Read, text: str) -> None:
+    """Days before months or after, names of zones, times without a date or a year: nothing is guessed."""
+    assert read(text) is None
+
+
+@PARSERS
+@pytest.mark.parametrize("value", [None, True, False, [], {}, ["2024-05-01T12:00:00Z"], {"$date": 1}])
+def test_value_that_is_no_time_is_none(read: Read, value: Any) -> None:
+    """The next path is tried."""
+    assert read(value) is None
+
+
+@READERS
 @pytest.mark.parametrize(
-    ("text", "expected"),
+    ("text", "seconds"),
     [
-        ("2024-05-01T12:00:00Z", NOON),
-        ("2024-05-01T12:00Z", NOON),
-        ("2024-05-01t12:00:00Z", NOON),
-        ("2024-05-01 12:00:00Z", NOON),
-        ("2024-05-01T12:00:00", NOON),
-        ("2024-05-01T14:00:00+02:00", NOON),
-        ("2024-05-01T14:00:00+0200", NOON),
-        ("2024-05-01T07:30:00-0430", NOON),
-        ("2024-05-01T12:00:00.5Z", NOON + 500_000),
-        ("2024-05-01T12:00:00.123Z", NOON + 123_000),
-        ("2024-05-01T12:00:00.123456Z", NOON + 123_456),
-        ("2024-05-01T12:00:00.123456789Z", NOON + 123_456),
-        ("2024-05-01T12:00:00.1234567890123Z", NOON + 123_456),
-        ("0001-01-01T00:00:00+14:00", -62_135_596_800_000_000 - 14 * HOUR),
-        ("9999-12-31T23:59:59Z", 253_402_300_799_000_000),
+        ("2026/03/04 05:06:07", 1_772_597_167),
+        ("2026-03-04", 1_772_578_800),  # a date alone begins at the zone's midnight
+        ("2024-03-31T01:59:59", 1_711_846_799),
+        ("2024-03-31T02:30:00", 1_711_848_600),  # does not exist: taken as if the clock had not been put forward
+        ("2024-03-31T03:00:00", 1_711_846_800),
+        ("2024-10-27T02:30:00", 1_729_989_000),  # exists twice: the first
+        ("2024-10-27T03:00:00", 1_729_994_400),
+        ("2024-10-27T02:30:00+01:00", 1_729_992_600),
+        ("2024-10-27 02:59:60", 1_729_994_400),
+        ("2024-10-27T24:00:00", 1_730_070_000),
     ],
 )
-def test_iso_text_of_each_form_is_its_moment(text: str, expected: int) -> None:
-    """Any fraction, Z, +hh:mm, +hhmm, a space for T; without a zone the configured one."""
-    assert parse_event_time(text, rules()) == expected
+def test_form_without_a_zone_is_local_time(read: Read, text: str, seconds: int) -> None:
+    """Times that exist twice or not at all get the same moment every time; 24:00 is found behind a change of clocks."""
+    assert read(text, zone=BERLIN) == seconds * 1_000_000
 
 
-@pytest.mark.parametrize(
-    ("text", "hours_after_midnight_utc"),
-    [
-        ("2024-03-31T01:59:59", 0.9997222222222222),
-        ("2024-03-31T02:30:00", 1.5),  # does not exist: taken as if the clock had not been put forward
-        ("2024-03-31T03:00:00", 1),
-        ("2024-10-27T02:30:00", 0.5),  # exists twice: the first
-        ("2024-10-27T03:00:00", 2),
-        ("2024-10-27T02:30:00+01:00", 1.5),
-    ],
-)
-def test_text_without_a_zone_around_a_change_of_clocks_is_told_apart(
-    text: str, hours_after_midnight_utc: float
-) -> None:
-    """Local times that exist twice or not at all get the same moment every time."""
-    midnight = parse_event_time(f"{text[:10]}T00:00:00Z", rules(zone=BERLIN))
-    assert midnight is not None
-    assert parse_event_time(text, rules(zone=BERLIN)) == midnight + round(hours_after_midnight_utc * HOUR)
+@PARSERS
+@pytest.mark.parametrize("text", ["9999-12-31T24:00:00", "9999-12-31T24:00:00Z", "9999-12-31T23:59:60"])
+def test_form_beyond_the_calendar_is_a_time_of_none(read: Read, text: str) -> None:
+    """It is read, and absurd: the next path is not asked."""
+    read_as = read(text)
+    assert read_as is not None
+    assert read_as >= 253_402_214_400_000_000
 
 
+@PARSERS
 @pytest.mark.parametrize(
     ("value", "unit", "expected"),
     [
+        ("0001-01-01T00:00:00+14:00", "auto", -62_135_596_800_000_000 - 14 * HOUR),
+        ("1969-12-31T23:59:59.999999Z", "auto", -1),
+        ("9999-12-31T23:59:59Z", "auto", 253_402_300_799_000_000),
         (1_714_564_800, "auto", NOON),
         (1_714_564_800_000, "auto", NOON),
         (1_714_564_800_000_000, "auto", NOON),
@@ -90,33 +197,28 @@ def test_text_without_a_zone_around_a_change_of_clocks_is_told_apart(
         (5, "us", 5),
         (1_999, "ns", 1),
         (0, "auto", 0),
+        ("1714564800.0000015", "auto", NOON + 2),
+        (1714564800.1234567, "auto", NOON + 123_457),
+        (0.0000025, "s", 2),
+        (2.5, "us", 2),
+        (-1, "ns", -1),
+        (1.7145648866978074e18, "ns", 1_714_564_886_697_807),
         (-1, "s", -1_000_000),
     ],
 )
-def test_epoch_is_read_by_its_unit_or_by_its_magnitude(value: Any, unit: EpochUnit, expected: int) -> None:
+def test_epoch_is_read_by_its_unit_or_by_its_magnitude(read: Read, value: Any, unit: EpochUnit, expected: int) -> None:
     """Seconds to nanoseconds, as number or text; `auto` tells them apart by their size."""
-    assert parse_event_time(value, rules(unit)) == expected
-
-
-@pytest.mark.parametrize(
-    "value",
-    [None, True, False, "", " ", "yesterday", "12:00:00", "2024-13-01T00:00:00Z", "2024-02-30T00:00:00Z",
-     "2024-05-01T25:00:00Z", "2024-05-01T12:00:00+99:00", "1e9",
-     "\u0662\u0660\u0662\u0664-05-01T12:00:00Z", "\u0665", "NaN", "inf", "1.", ".5", "--5", [], {},
-     "2024-05-01T12:00:00Z\ud800",
-     ["2024-05-01T12:00:00Z"], {"$date": 1}, " 1714564800", "2024-05-01T12:00:00Z "],
-)  # fmt: skip
-def test_value_that_is_no_time_is_none(value: Any) -> None:
-    """What no rule reads is no time; the next path is tried."""
-    assert parse_event_time(value, rules()) is None
+    assert read(value, unit) == expected
 
 
 @pytest.mark.parametrize("unit", ["auto", "s", "ms", "us", "ns"])
 @pytest.mark.parametrize("value", [1e308, -1e308, 1.7e303, 10**4299, -(10**4299), "9" * 20 + "." + "9" * 20, "1" * 21])
 def test_number_of_any_size_in_any_unit_does_not_raise(value: Any, unit: EpochUnit) -> None:
     """What is far beyond any calendar is absurd or no time, never an exception."""
-    time_us = parse_event_time(value, rules(unit))
-    assert time_us is None or is_absurd(time_us, record_timestamp_ms=None, rules=rules()) or isinstance(value, str)
+    time_us = by_worker(value, unit)
+    assert (
+        time_us is None or is_absurd(time_us, record_timestamp_ms=None, rules=TimeSettings()) or isinstance(value, str)
+    )
 
 
 @pytest.mark.parametrize(
@@ -142,7 +244,11 @@ def test_number_of_any_size_in_any_unit_does_not_raise(value: Any, unit: EpochUn
 )
 def test_time_outside_the_window_is_absurd(time_us: int, timestamp_ms: int | None, absurd: bool) -> None:  # noqa: FBT001 - a case
     """The window ends a while after Kafka's timestamp of the record, so that reading again gives the same answer."""
-    assert is_absurd(time_us, record_timestamp_ms=timestamp_ms, rules=rules()) is absurd
+    assert is_absurd(time_us, record_timestamp_ms=timestamp_ms, rules=TimeSettings()) is absurd
+    record = SourceRecord(TopicPartition("app", 0), 0, timestamp_ms, None, None, ())
+    rule = TimeRule(TimeSettings(epoch_unit="us", missing="dead-letter"))
+    found = rule.time_of({"time": time_us}, Surroundings(record, None, json.loads), timestamp_ms)
+    assert found == (None if absurd else time_us)
 
 
 def test_window_from_the_first_year_still_keeps_every_hour_nameable() -> None:
@@ -152,3 +258,9 @@ def test_window_from_the_first_year_still_keeps_every_hour_nameable() -> None:
     assert first is not None
     assert is_absurd(first, record_timestamp_ms=None, rules=open_rules)
     assert not is_absurd(first + 24 * HOUR, record_timestamp_ms=None, rules=open_rules)
+
+
+def test_date_and_hour_of_the_second_opinion_are_those_of_the_zone() -> None:
+    """Those of the worker are in tests/property; beyond the calendar there is none."""
+    assert date_and_hour(NOON, ZoneInfo("Pacific/Auckland")) == ("2024-05-02", 0)
+    assert date_and_hour(1 << 70, UTC) is None

@@ -11,7 +11,7 @@ from log_partitioner.formats.dead_letter import Reason
 from log_partitioner.formats.model import PartitionKey, SourceRecord, TopicPartition
 from log_partitioner.formats.object_key import key_safe
 from log_partitioner.partitioning.partitioner import USER_CHARS_MAX, Partitioner, Placement, Rejection
-from tests.fakes.lanes import settings
+from tests.fakes.lanes import assert_judged_alike, settings
 
 NOON_MS = 1_714_564_800_000  # 2024-05-01T12:00:00Z
 RECORD = SourceRecord(TopicPartition("app", 0), 5, NOON_MS + 1, b"key-user", None, (("id", b"h1"),))
@@ -24,13 +24,15 @@ def place(
     missing_user: str | None = None,
     missing_time: Any = "record-timestamp",
 ) -> Any:
-    """Place one entry."""
+    """Place one entry, as the second opinion does, too."""
     rules = settings(
         user=UserSettings(paths=("user", "account.id", "envelope:user"), missing_name=missing_user),
         time=TimeSettings(paths=("time", "ts", "envelope:time"), missing=missing_time),
         id=IdSettings(paths=("id", "header:id")),
     )
-    return Partitioner(rules).partition(entry, envelope, RECORD)
+    placed = Partitioner(rules).partition(entry, envelope, RECORD)
+    assert_judged_alike(placed, entry, envelope, RECORD, rules)
+    return placed
 
 
 def test_entry_with_all_it_takes_is_placed_by_user_date_and_hour() -> None:
@@ -50,6 +52,9 @@ def test_entry_with_all_it_takes_is_placed_by_user_date_and_hour() -> None:
         ({"user": ["ann"], "account": {"id": 7}}, "7"),
         ({"user": {"name": "ann"}}, "eve"),
         ({"user": 42.0}, "42"),
+        ({"user": -0.0}, "0"),
+        ({"user": 7.5}, "eve"),
+        ({"user": ""}, "eve"),
         ({"user": 2.0**53}, "9007199254740992"),
         ({"user": 2.0**53 + 2}, "eve"),  # doubles beyond are not each one integer
         ({"user": msgspec.Raw(b"1e400")}, "eve"),
