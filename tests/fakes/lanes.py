@@ -16,8 +16,12 @@ from log_partitioner.batch.seal import SealedObject, seal
 from log_partitioner.boundary import Membership, Poll
 from log_partitioner.config.s3_settings import S3Settings
 from log_partitioner.config.settings import InputSettings, KafkaSettings, Settings
+from log_partitioner.formats.dead_letter import Reason
 from log_partitioner.formats.model import CommittedOffset, PartitionKey, SourceRecord
+from log_partitioner.input.decode import Decoded
 from log_partitioner.partitioning.partitioner import Placement, Rejection
+from log_partitioner.proof.oracle import decode as oracle
+from log_partitioner.proof.oracle.equal import canonical
 from log_partitioner.proof.oracle.judge import Judge
 from log_partitioner.runtime.recorder import Recorder
 from tests.fakes.records import poll_of
@@ -81,6 +85,35 @@ def assert_judged_alike(
         assert judged.deliverable is not None
         key, event_time_us, unique_id, *_ = judged.deliverable
         assert (placed.key, placed.event_time_us, placed.unique_id) == (key, event_time_us, unique_id)
+
+
+def assert_decoded_alike(decoded: Decoded, value: bytes | None, rules: InputSettings) -> None:
+    """Hold the entries of a record to the second opinion: which are bad, and for what; and the values of the others.
+
+    One object that is no Unicode is bad as a whole to the worker, and one entry to the second opinion.
+    """
+    decoder = oracle.Decoder(rules)
+    other, bad = decoder.decode(value), {one.number: one.reason for one in decoded.bad}
+    if None in bad:
+        (whole,) = other.entries
+        assert bad[None] in whole.reasons
+        text = b"" if other.is_whole else oracle._decompress(value or b"", rules.record_bytes_max)
+        assert other.is_whole or text.lstrip(b" \t\r\n").startswith(b"{")
+        return
+    assert not other.is_whole
+    around = {name: one for name, one in (other.envelope or {}).items() if name != rules.entries_field}
+    assert (decoded.envelope is None) == (other.envelope is None)
+    assert canonical(decoder.parse(msgspec.json.encode(decoded.envelope or {}).decode())) == canonical(around)
+    values = {index: entry for index, entry, _ in decoded.entries}
+    assert values.keys() | bad.keys() == set(range(len(other.entries)))
+    for number, one in enumerate(other.entries):
+        if number in values:
+            assert one.value is not None
+            assert one.reasons <= {Reason.TOO_DEEP}  # the worker counts depth when it infers the type
+            again = decoder.parse(msgspec.json.encode(values[number]).decode())
+            assert canonical(again) == canonical(one.value)
+        else:
+            assert bad[number] in one.reasons
 
 
 def recorded(

@@ -5,6 +5,7 @@ import json
 import tracemalloc
 from typing import Any, Literal
 
+import msgspec
 import pytest
 from backports import zstd
 
@@ -12,17 +13,28 @@ from log_partitioner.config.settings import InputSettings
 from log_partitioner.formats.dead_letter import Reason
 from log_partitioner.input.decode import Bad, Decoded, RecordDecoder
 from log_partitioner.input.json_text import JsonDecoder
+from tests.fakes.lanes import assert_decoded_alike
 
 GOOD: dict[str, Any] = {"user": "ann", "n": 1}
 MEGABYTE = 2**20
 
 
-def decode(
-    value: bytes | None, form: Literal["json", "ndjson"] = "json", *, field: str | None = None, entries_max: int = 100
-) -> Decoded:
-    """Decode by the usual rules."""
+Form = Literal["json", "ndjson"]
+
+
+def rules_of(form: Form = "json", *, field: str | None = None, entries_max: int = 100) -> InputSettings:
+    """Make the usual rules."""
     bounded = type("Bounded", (InputSettings,), {"entries_per_record_max": entries_max})
-    return RecordDecoder(bounded(format=form, entries_field=field, record_bytes_max=MEGABYTE)).decode(value)
+    rules: InputSettings = bounded(format=form, entries_field=field, record_bytes_max=MEGABYTE)
+    return rules
+
+
+def decode(value: bytes | None, form: Form = "json", **others: Any) -> Decoded:
+    """Decode by the usual rules; the second opinion says the same."""
+    rules = rules_of(form, **others)
+    decoded = RecordDecoder(rules).decode(value)
+    assert_decoded_alike(decoded, value, rules)
+    return decoded
 
 
 def entries_of(decoded: Decoded) -> list[tuple[int, dict[str, Any]]]:
@@ -47,15 +59,16 @@ def reasons(decoded: Decoded) -> list[tuple[int | None, Reason]]:
         ("json", b'[{"user": "ann", "n": 1}, {}]', [GOOD, {}]),
         ("json", b'\n {"user": "ann", "n": 1}\r\n', [GOOD]),
         ("json", '{"é": "\u2028😀"}'.encode(), [{"é": "\u2028😀"}]),
-        ("json", b'{"a": 1, "a": 2}', [{"a": 2}]),
+        ("json", b'{"a": 1, "b": {"c": 1, "c": 2}, "a": 3}', [{"a": 3, "b": {"c": 2}}]),
+        ("json", rb'{"a": "\ud800", "a": 1}', [{"a": 1}]),
+        ("json", rb'[{"a": "\ud83d\ude00"}]', [{"a": "😀"}]),
+        ("json", b'[{"x": [1, {"y": "],["}], "z": "\\"}"}, {}]', [{"x": [1, {"y": "],["}], "z": '"}'}, {}]),
         ("ndjson", b"", []),
         ("ndjson", b"\n\r\n  \n", []),
         ("ndjson", b'{"user": "ann", "n": 1}\r\n\n{}\n', [GOOD, {}]),
     ],
 )
-def test_record_of_each_form_gives_its_entries(
-    form: Literal["json", "ndjson"], value: bytes | None, entries: list[Any]
-) -> None:
+def test_record_of_each_form_gives_its_entries(form: Form, value: bytes | None, entries: list[Any]) -> None:
     """An object is one entry, an array several, a line one, a blank one none; nor has a record without a value any."""
     decoded = decode(value, form)
     assert entries_of(decoded) == list(enumerate(entries))
@@ -90,6 +103,17 @@ def test_ndjson_line_that_is_bad_costs_its_neighbours_nothing() -> None:
         (b'{"a": "\\ud800"}', Reason.INVALID_UNICODE),
         (b'{"a":' * 100_000, Reason.TOO_DEEP),
         (b"[" * 100_000, Reason.MALFORMED),
+        (b"[1]]", Reason.MALFORMED),
+        (b"[[1]", Reason.MALFORMED),
+        (b"[}", Reason.MALFORMED),
+        (b"]", Reason.MALFORMED),
+        (b"[1][2]", Reason.MALFORMED),
+        (b'["]', Reason.MALFORMED),
+        (rb'["\"]', Reason.MALFORMED),
+        (b'[{"a": [}}, {}]', Reason.MALFORMED),
+        (b'[{"a": "x}, {"b": "y"}]', Reason.MALFORMED),
+        (b"\x1f\x8b", Reason.DECOMPRESSION),
+        (b"\x28\xb5\x2f\xfd", Reason.DECOMPRESSION),
         (b"\x1f\x8bnot gzip", Reason.DECOMPRESSION),
         (b"\x28\xb5\x2f\xfdnot zstd", Reason.DECOMPRESSION),
         (gzip.compress(b"{}" * 99, mtime=0)[:-4], Reason.DECOMPRESSION),
@@ -115,6 +139,16 @@ def test_record_that_cannot_be_split_is_bad_as_a_whole(value: bytes, reason: Rea
         (b"NaN", Reason.MALFORMED),
         (b'{"a": NaN}', Reason.MALFORMED),
         (b'{"a": 1 "b": 2}', Reason.MALFORMED),
+        (b"Infinity", Reason.MALFORMED),
+        (b'{"a": -Infinity}', Reason.MALFORMED),
+        (b"[1,]", Reason.MALFORMED),
+        (b"{'a': 1}", Reason.MALFORMED),
+        (b'{"a": 1,}', Reason.MALFORMED),
+        (b'{"a": 01}', Reason.MALFORMED),
+        (b'{"a": "\t"}', Reason.MALFORMED),
+        (b'"\x00"', Reason.MALFORMED),
+        (b"\xc0\x80", Reason.INVALID_UNICODE),
+        (rb'{"a": ["\ud800\ud800"]}', Reason.INVALID_UNICODE),
         (b'{"a": "\xff"}', Reason.INVALID_UNICODE),
         (b'{"a": "\\ud83d"}', Reason.INVALID_UNICODE),
         (b'{"\\udc00": 1}', Reason.INVALID_UNICODE),
@@ -154,9 +188,7 @@ def test_number_of_any_form_is_no_reason_to_refuse_an_entry(number: bytes) -> No
         ("ndjson", b'{"n": 1}\r\n\x0b\n {"n": 2}\n', [b'{"n": 1}\r', b' {"n": 2}']),
     ],
 )
-def test_text_of_each_entry_is_its_part_of_the_record(
-    form: Literal["json", "ndjson"], value: bytes, texts: list[bytes]
-) -> None:
+def test_text_of_each_entry_is_its_part_of_the_record(form: Form, value: bytes, texts: list[bytes]) -> None:
     """A row is kept as the text that the producer wrote; what separates entries is no entry's."""
     assert [text for _, _, text in decode(value, form, field="entries").entries] == texts
 
@@ -170,6 +202,26 @@ def test_topic_with_an_entries_field_may_carry_all_forms_at_once() -> None:
 
 
 @pytest.mark.parametrize(
+    ("value", "entries", "envelope"),
+    [
+        (b'[{"a": 1},]', [(0, {"a": 1})], None),
+        (b"[,]", [], None),
+        (b'[{"entries": []}]', [(0, {"entries": []})], None),
+        (b'{"entries": [{"a": 1}, 2], "z": {"y": []}}', [(0, {"a": 1})], {"z": {"y": []}}),
+        (rb'{"n" : 1, "\u006e": 2, "entries": [yes]}', [], {"n": 2}),
+        (b'{"x:y,\\"z": 1, "entries": [yes]}', [], {'x:y,"z': 1}),
+        (b'{"entries": [], "n": %s}' % (b"7" * 5000), [], {"n": msgspec.Raw(b"7" * 5000)}),
+    ],
+)
+def test_text_that_is_split_gives_its_elements_and_what_is_around_them(
+    value: bytes, entries: list[Any], envelope: Any
+) -> None:
+    """Brackets and quotes alone tell where elements end; an empty one is one. Of duplicate keys the last wins."""
+    decoded = decode(value, field="entries")
+    assert (entries_of(decoded), decoded.envelope) == (entries, envelope)
+
+
+@pytest.mark.parametrize(
     ("value", "reason"),
     [
         (b'{"entries": {"n": 1}}', Reason.ENTRIES_NOT_A_LIST),
@@ -177,6 +229,11 @@ def test_topic_with_an_entries_field_may_carry_all_forms_at_once() -> None:
         (b'{"entries": 1, "n": NaN}', Reason.MALFORMED),
         (b'{"entries": NaN}', Reason.MALFORMED),
         (b'{"entries": [}, "n": 1}', Reason.MALFORMED),
+        (b'{"a"}', Reason.MALFORMED),
+        (b"{1: 2}", Reason.MALFORMED),
+        (b'{"a": 1,}', Reason.MALFORMED),
+        (b'{"\x01": 1, "entries": [yes]}', Reason.MALFORMED),
+        (b'{"host": x, "entries": [{"a": 1}]}', Reason.MALFORMED),
         (b'{"\\ud800": 1}', Reason.INVALID_UNICODE),
         (b'{"\\ud800": 1, "entries": [{}]}', Reason.INVALID_UNICODE),
         (b'{"a": "\\ud800", "entries": [{}]}', Reason.INVALID_UNICODE),
@@ -208,11 +265,11 @@ def test_record_with_more_entries_than_allowed_is_bad_as_a_whole(value: bytes) -
         (b'{"e":[' + b"x," * 100_000 + b"1]}", "json"),
     ],
 )
-def test_record_of_nothing_but_separators_costs_little(value: bytes, form: Literal["json", "ndjson"]) -> None:
+def test_record_of_nothing_but_separators_costs_little(value: bytes, form: Form) -> None:
     """Elements are counted before they are decoded: no list of a million refusals fills the memory (DESIGN 4.5)."""
     tracemalloc.start()
     try:
-        decoded = decode(value, form, field="e")
+        decoded = RecordDecoder(rules_of(form, field="e")).decode(value)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -244,7 +301,7 @@ def test_decompression_bomb_is_refused_within_the_memory_of_the_limit(compress: 
     bomb = compress(b" " * (50 * MEGABYTE))
     tracemalloc.start()
     try:
-        decoded = decode(bomb)
+        decoded = RecordDecoder(rules_of()).decode(bomb)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -265,7 +322,7 @@ def test_value_of_exactly_the_limit_passes_and_one_byte_more_does_not(compress: 
 def test_many_empty_members_take_linear_time(compress: Any) -> None:
     """Thousands of empty members or frames are no work for minutes (DESIGN 4.5)."""
     empty = compress(b"")
-    assert decode(empty * 10_000).bad == []
+    assert RecordDecoder(rules_of()).decode(empty * 10_000).bad == []
 
 
 def test_bad_entry_says_in_its_message_what_it_is() -> None:
