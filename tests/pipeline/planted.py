@@ -18,7 +18,6 @@ from confluent_kafka import Message
 from msgspec.structs import replace
 
 from log_partitioner.avro.container import SYNC_BYTES, block, compressor, header
-from log_partitioner.formats.dead_letter import HEADER_GROUP
 from log_partitioner.formats.findings import Kind
 from log_partitioner.formats.flush_record import FlushedTopicPartition, FlushRecord, encode_flush_record, merge_parts
 from log_partitioner.formats.reference import (
@@ -160,7 +159,7 @@ class Delivered:
         self.flushes = [replace(one, group_id=group) for one in self.flushes]
         self.references = {name: replace(one, group_id=group) for name, one in self.references.items()}
         for letter in self.letters:
-            letter.headers[HEADER_GROUP] = group.encode()
+            letter.headers["lp-group-id"] = group.encode()
 
     def batch(self, number: int) -> str:
         """The batch id of the n-th flush."""

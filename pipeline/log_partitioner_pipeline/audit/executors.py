@@ -98,7 +98,7 @@ def _named(message: Row, fetch: Callable[[str], Stored | None]) -> Iterator[Row]
     at = f"dead letter {message['partition']}/{message['offset']}"
     try:
         says = parse_headers(headers[begin:])
-    except (KeyError, ValueError) as error:
+    except ValueError as error:
         yield {"kind": Kind.DEAD_LETTER_WRONG, "text": f"{at}: its headers cannot be read: {error!r}"}
         return
     row = {

@@ -203,7 +203,7 @@ def _places_of_letter(headers: list[dict[str, Any]] | None, lineage: Lineage) ->
     pairs = [(header["key"], header["value"]) for header in headers or ()]
     try:
         says = parse_headers(pairs)
-    except (KeyError, ValueError) as error:
+    except ValueError as error:
         raise PipelineError(f"a message of the dead-letters topic has headers that are not ours: {error!r}") from error
     if not lineage.has(says.group_id, says.topic, says.partition, says.end_offset or says.offset + 1):
         return

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import msgspec
 
@@ -17,16 +17,6 @@ from log_partitioner.formats.model import FATAL, SKIPPED, Headers, SourceRecord
 ALL = "all"
 
 HEADER_REASON = "lp-reason"
-HEADER_MESSAGE = "lp-message"
-HEADER_TOPIC = "lp-topic"
-HEADER_PARTITION = "lp-partition"
-HEADER_OFFSET = "lp-offset"
-HEADER_END_OFFSET = "lp-end-offset"
-HEADER_TIMESTAMP = "lp-timestamp-ms"
-HEADER_INDEXES = "lp-indexes"
-HEADER_BATCH = "lp-batch-id"
-HEADER_GROUP = "lp-group-id"
-HEADER_OBJECT = "lp-object"
 MESSAGE_CHARS_MAX = 256
 
 RECORD_SUFFIX = ".record.json"
@@ -86,8 +76,12 @@ class DeadLetter(NamedTuple):
         return _LETTER_BYTES + headers + texts + _INDEX_BYTES * len(self.indexes or ())
 
 
-class DeadLetterHeaders(NamedTuple):
-    """The headers of a dead letter, parsed; `object_key` is set if the record is stored as an object of its own.
+def _header_of(field: str) -> str:
+    return "lp-" + field.replace("_", "-")
+
+
+class DeadLetterHeaders(msgspec.Struct, frozen=True, omit_defaults=True, rename=_header_of):
+    """The headers of a dead letter, in their order; `object_key` is set if the record is an object of its own.
 
     `end_offset` is set if the dead letter stands for all offsets from `offset` up to `end_offset`, which a person
     skipped.
@@ -98,11 +92,17 @@ class DeadLetterHeaders(NamedTuple):
     topic: str
     partition: int
     offset: int
-    indexes: tuple[int, ...] | None
+    index_list: Annotated[str, msgspec.Meta(pattern=r"^(all|[0-9]+(,[0-9]+)*)$")] = msgspec.field(name="lp-indexes")
     batch_id: str
     group_id: str
-    object_key: str | None
+    timestamp_ms: int | None = None
     end_offset: int | None = None
+    object_key: str | None = msgspec.field(name="lp-object", default=None)
+
+    @property
+    def indexes(self) -> tuple[int, ...] | None:
+        """The indexes of the entries; None: the record could not be split."""
+        return None if self.index_list == ALL else tuple(map(int, self.index_list.split(",")))
 
 
 class StoredRecord(msgspec.Struct, frozen=True):
@@ -113,6 +113,7 @@ class StoredRecord(msgspec.Struct, frozen=True):
     headers: list[tuple[str, bytes | None]]
 
 
+_OURS = frozenset(DeadLetterHeaders.__struct_encode_fields__)
 encode_stored_record = msgspec.json.Encoder().encode
 decode_stored_record = msgspec.json.Decoder(StoredRecord).decode
 
@@ -122,48 +123,34 @@ def headers_of(
 ) -> list[tuple[str, bytes | None]]:
     """Make the headers of a dead letter: the record's own, untouched, then ours."""
     record = letter.record
-    ours = [
-        (HEADER_REASON, letter.reason.value),
-        (HEADER_MESSAGE, letter.message[:MESSAGE_CHARS_MAX]),
-        (HEADER_TOPIC, record.tp.topic),
-        (HEADER_PARTITION, str(record.tp.partition)),
-        (HEADER_OFFSET, str(record.offset)),
-        (HEADER_INDEXES, ALL if letter.indexes is None else ",".join(map(str, letter.indexes))),
-        (HEADER_BATCH, batch_id),
-        (HEADER_GROUP, group_id),
-    ]
-    if record.timestamp_ms is not None:
-        ours.append((HEADER_TIMESTAMP, str(record.timestamp_ms)))
-    if letter.end_offset is not None:
-        ours.append((HEADER_END_OFFSET, str(letter.end_offset)))
-    if object_key is not None:
-        ours.append((HEADER_OBJECT, object_key))
-    return [*record.headers, *((name, text.encode("utf-8", "replace")) for name, text in ours)]
+    ours = DeadLetterHeaders(
+        reason=letter.reason.value,
+        message=letter.message[:MESSAGE_CHARS_MAX],
+        topic=record.tp.topic,
+        partition=record.tp.partition,
+        offset=record.offset,
+        index_list=ALL if letter.indexes is None else ",".join(map(str, letter.indexes)),
+        batch_id=batch_id,
+        group_id=group_id,
+        timestamp_ms=record.timestamp_ms,
+        end_offset=letter.end_offset,
+        object_key=object_key,
+    )
+    texts = msgspec.to_builtins(ours).items()
+    return [*record.headers, *((name, str(text).encode("utf-8", "replace")) for name, text in texts)]
 
 
 def parse_headers(headers: Headers | Iterable[tuple[str, bytes | None]]) -> DeadLetterHeaders:
     """Return the headers of a dead letter. Ours start at the last `lp-reason`; a replayed one has older ones before it.
 
     Raises:
-        KeyError: a header of ours is missing.
-        ValueError: a header of ours has no valid value.
+        ValueError: a header of ours is missing, or has no valid value.
     """
     found: dict[str, bytes] = {}
     for name, value in headers:
         if name == HEADER_REASON:
             found.clear()
-        if value is not None:
+        if value is not None and name in _OURS:
             found[name] = value
-    indexes = found[HEADER_INDEXES].decode()
-    return DeadLetterHeaders(
-        reason=found[HEADER_REASON].decode(),
-        message=found[HEADER_MESSAGE].decode(),
-        topic=found[HEADER_TOPIC].decode(),
-        partition=int(found[HEADER_PARTITION]),
-        offset=int(found[HEADER_OFFSET]),
-        indexes=None if indexes == ALL else tuple(int(index) for index in indexes.split(",")),
-        batch_id=found[HEADER_BATCH].decode(),
-        group_id=found[HEADER_GROUP].decode(),
-        object_key=found[HEADER_OBJECT].decode() if HEADER_OBJECT in found else None,
-        end_offset=int(found[HEADER_END_OFFSET]) if HEADER_END_OFFSET in found else None,
-    )
+    texts = {name: value.decode() for name, value in found.items()}
+    return msgspec.convert(texts, DeadLetterHeaders, strict=False)

@@ -10,7 +10,7 @@ import pytest
 
 from log_partitioner.config.settings import KafkaSettings
 from log_partitioner.errors import CouldNotTellError
-from log_partitioner.formats.dead_letter import HEADER_GROUP, DeadLetter, Reason
+from log_partitioner.formats.dead_letter import DeadLetter, Reason
 from log_partitioner.formats.findings import Kind
 from log_partitioner.formats.flush_record import AdoptedTopicPartition, Adoption
 from log_partitioner.formats.model import SourceRecord, TopicPartition
@@ -38,7 +38,7 @@ def _renamed(letter: SourceRecord, group_id: str, batches: set[str]) -> SourceRe
     values = dict(letter.headers)
     if (values["lp-batch-id"] or b"").decode() not in batches:
         return letter
-    headers = ((name, group_id.encode() if name == HEADER_GROUP else value) for name, value in letter.headers)
+    headers = ((name, group_id.encode() if name == "lp-group-id" else value) for name, value in letter.headers)
     return letter._replace(headers=tuple(headers))
 
 
