@@ -213,19 +213,8 @@ def flush_record_of(
 
 
 def _flushed(tp: TopicPartition, progress: Progress) -> FlushedTopicPartition:
-    return FlushedTopicPartition(
-        topic=tp.topic,
-        partition=tp.partition,
-        first_offset=progress.first_offset,
-        next_offset=progress.next_offset,
-        min_offset=progress.min_offset,
-        max_offset=progress.max_offset,
-        timestamp_max_ms=progress.timestamp_max_ms,
-        idle_since_ms=progress.idle_since_ms,
-        records=progress.records,
-        entries=progress.entries,
-        dead_letters=progress.dead_letters,
-    )
+    counts = {name: getattr(progress, name) for name in FlushedTopicPartition.__struct_fields__[len(tp) :]}
+    return FlushedTopicPartition(topic=tp.topic, partition=tp.partition, **counts)
 
 
 def flush_messages(
