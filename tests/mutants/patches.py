@@ -122,8 +122,8 @@ def record_past_a_failed_flush(loop: Runloop, record: SourceRecord) -> bool:
 def settle_before_init(controller: Controller) -> None:
     """Ask for the committed offsets before the last transaction is ended."""
     tps = controller.state.to_seek
-    for tp, start in controller._consumer.committed(tps, deadline=controller.deadline).items():
-        controller._recorder.place(tp, start or CommittedOffset(0), is_new=start is None)
-        controller._consumer.seek(tp, start or CommittedOffset(0), deadline=controller.deadline)
+    for tp, start in controller.ports.consumer.committed(tps, deadline=controller.deadline).items():
+        controller.recorder.place(tp, start or CommittedOffset(0), is_new=start is None)
+        controller.ports.consumer.seek(tp, start or CommittedOffset(0), deadline=controller.deadline)
     controller._become(controller.state.sought(tps))
     _prepare(controller)
