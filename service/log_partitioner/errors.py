@@ -5,10 +5,11 @@
       DiscardError             the batch is discarded, the consumer rewound, work goes on (runtime.flusher catches)
         SpoolError             the local disk refused: no space, no permission, an input/output error
         UploadError            an object did not reach the store within the deadline
-        CommitAbortedError     the transaction was aborted: nothing of this batch is visible
-        FencedError            the producer is dead for good: another one has our id, or its transaction timed out
+        CodedError             the transaction failed; the broker or the client library says how
+          CommitAbortedError   it was aborted: nothing of this batch is visible
+          FencedError          the producer is dead for good: another one has our id, or its transaction timed out
+          CommitUnknownError   the outcome is unknown; a new producer and the committed offsets tell
         MembershipError        the group metadata does not prove membership; nothing was sent to the broker
-        CommitUnknownError     the outcome is unknown; a new producer and the committed offsets tell
         CommittedOffsetError   a committed offset is not what it has to be, or that is not known; asked again
       HistoryUnknownError      flush records cannot be read (runtime.positions asks again, or accepts it)
         TopicMissingError      their topic is not there
@@ -59,36 +60,32 @@ class UploadError(DiscardError):
         self.object_key = object_key
 
 
-class CommitAbortedError(DiscardError):
-    """The transaction was aborted; `code` is the broker's or the client library's error name."""
+class CodedError(DiscardError):
+    """A transaction has failed; `code` is the broker's or the client library's error name."""
 
     def __init__(self, message: str, *, code: str) -> None:
         super().__init__(message)
         self.code = code
 
 
-class FencedError(DiscardError):
-    """The producer is dead for good before a commit was asked for; `code` is the error name.
+class CommitAbortedError(CodedError):
+    """The transaction was aborted."""
+
+
+class FencedError(CodedError):
+    """The producer is dead for good before a commit was asked for.
 
     Another process has our transactional id, or the broker has timed the transaction out (KAFKA_FACTS T4). Counted:
     two workers of one name would fence each other for ever.
     """
 
-    def __init__(self, message: str, *, code: str) -> None:
-        super().__init__(message)
-        self.code = code
+
+class CommitUnknownError(CodedError):
+    """Nobody knows yet whether the transaction was committed; `code` is the last error seen."""
 
 
 class MembershipError(DiscardError):
     """Group metadata without a generation or a member id: a broker would not fence it (KAFKA_FACTS F3)."""
-
-
-class CommitUnknownError(DiscardError):
-    """Nobody knows yet whether the transaction was committed; `code` is the last error seen."""
-
-    def __init__(self, message: str, *, code: str) -> None:
-        super().__init__(message)
-        self.code = code
 
 
 class CommittedOffsetError(DiscardError):

@@ -21,7 +21,7 @@ _committed_offset = kafka_consumer.committed_offset
 
 
 def _keep_the_producer(own: KafkaCommitter, messages: Any, deadline: Any, offsets: Any) -> None:
-    own._prepare(deadline, own._patience_of_flush)
+    own._prepare(deadline, own.patience_of_flush)
     producer = own._ready
     assert producer is not None
     own._fill(producer, messages, deadline, offsets)

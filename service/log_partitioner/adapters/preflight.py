@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import structlog
@@ -59,25 +60,19 @@ def ask_once(asks: Iterable[Ask]) -> Iterator[Need]:
             yield Need("", str(error))
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class Preflight:
     """Asks, waits and reports; used by the loop thread, others read `unmet`."""
 
-    def __init__(
-        self,
-        *,
-        patience: Patience,
-        budget_s: float,
-        beat: Callable[[], None],
-        now_s: Callable[[], float],
-        sleep: Callable[[float], None] = time.sleep,
-    ) -> None:
+    patience: Patience
+    budget_s: float
+    beat: Callable[[], None]
+    now_s: Callable[[], float]
+    sleep: Callable[[float], None] = time.sleep
+
+    def __post_init__(self) -> None:
         self.unmet: str | None = None
-        self._patience = patience
-        self._budget_s = budget_s
-        self._beat = beat
-        self._now_s = now_s
-        self._sleep = sleep
-        self._pace = Pace(now_s)
+        self._pace = Pace(self.now_s)
         self._log = structlog.get_logger("preflight")
 
     def require(self, asks: Sequence[Ask]) -> None:
@@ -87,17 +82,17 @@ class Preflight:
             StopError: something is still missing when the budget is spent, or waiting cannot help.
             LeavingError: asked to leave meanwhile.
         """
-        begun_s, again_s = self._now_s(), _AGAIN_FIRST_S
+        begun_s, again_s = self.now_s(), _AGAIN_FIRST_S
         while True:
-            answers = self._patience.ask(lambda: [answer for ask in asks for answer in ask()])
+            answers = self.patience.ask(lambda: [answer for ask in asks for answer in ask()])
             for answer in answers:
                 self._tell(answer)
             missing = [str(answer.problem) for answer in answers if answer.is_missing]
             self.unmet = "; ".join(missing) or None
             if not missing:
                 return
-            if self._now_s() - begun_s >= self._budget_s:
-                raise StopError(f"after {self._budget_s:.0f} s: {self.unmet}")
+            if self.now_s() - begun_s >= self.budget_s:
+                raise StopError(f"after {self.budget_s:.0f} s: {self.unmet}")
             self._wait(again_s)
             again_s = min(_AGAIN_MAX_S, 2 * again_s)
 
@@ -110,8 +105,8 @@ class Preflight:
             self._log.warning("outside_unmet", message=answer.problem, times=times)
 
     def _wait(self, seconds: float) -> None:
-        until_s = self._now_s() + seconds
-        while self._now_s() < until_s:
-            self._beat()
-            self._patience.require()
-            self._sleep(_LOOK_S)
+        until_s = self.now_s() + seconds
+        while self.now_s() < until_s:
+            self.beat()
+            self.patience.require()
+            self.sleep(_LOOK_S)

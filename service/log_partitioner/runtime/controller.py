@@ -47,7 +47,7 @@ STORY_CHARS_MAX = 300
 STORY_MAX = 50  # changes of the state that are told when the worker ends by a fault
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Controller:
     """Owns the worker's state. Callbacks never raise: they keep an exception in `error`."""
 

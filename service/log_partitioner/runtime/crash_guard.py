@@ -63,7 +63,7 @@ class CrashHistory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self.ends >= _FATAL and self.suspect.get(tp) == (offset, offset + 1)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class CrashGuard:
     """Used by the loop thread only. While it `is_alone`, records are taken one by one only."""
 

@@ -39,6 +39,7 @@ from log_partitioner.config.settings import Settings
 from log_partitioner.control.deadline import Deadline
 from log_partitioner.control.flush_policy import FlushCost, FlushLoad, FlushReason, FlushSteps, FlushWork
 from log_partitioner.errors import (
+    CodedError,
     CommitAbortedError,
     CommitUnknownError,
     DiscardError,
@@ -63,7 +64,7 @@ ROUTINE = frozenset(
 ILLEGAL_GENERATION = "ILLEGAL_GENERATION"
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Flusher:
     """Makes a closed batch durable, then commits it; used by the loop thread only."""
 
@@ -349,7 +350,7 @@ class Flusher:
             reason=reason.value,
             generation=batch.opening.generation,
             cause=type(error).__name__,
-            code=getattr(error, "code", None) if is_ours else None,
+            code=error.code if isinstance(error, CodedError) else None,
             message=str(error) if is_ours else describe(error),
             outcome="unknown" if is_unknown else "aborted",
             cost=cost_of(batch.spans) + (", unless they are committed" if is_unknown else ""),

@@ -20,7 +20,7 @@ AGAIN_MAX_S = 300.0  # or that much later
 NAMED_MAX = 20
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class OpenTransactions:
     """Knows since when each TopicPartition has stood still at the same offset; used by the loop thread."""
 

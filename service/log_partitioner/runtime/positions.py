@@ -52,7 +52,7 @@ class NextPosition(NamedTuple):
     source: Literal["committed", "policy"]
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Positions:
     """Finds next offsets; used by the loop thread only, outside callbacks. `topics` is kept up to date."""
 

@@ -34,7 +34,7 @@ class _Trouble(NamedTuple):
     due_s: float
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Refetcher:
     """Watches the consumer's failures; used by the loop thread, outside callbacks."""
 

@@ -37,7 +37,7 @@ Gaps = dict[TopicPartition, list[tuple[int, int]]]
 """Offsets [from, to) without a record, by TopicPartition."""
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Runloop:
     """Runs a worker until it is asked to stop."""
 

@@ -20,7 +20,7 @@ from log_partitioner.runtime.ports import Ports
 HURRIED_S = 10.0  # for a judgement once the worker is asked to stop: it has a grace period
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Verification:
     """Has flushes judged; used by the loop thread only."""
 

@@ -40,7 +40,7 @@ class Parts(NamedTuple):
 PRODUCT = Parts()
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Worker:
     """All parts of one worker; used by one thread."""
 

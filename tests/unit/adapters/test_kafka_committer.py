@@ -15,6 +15,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from log_partitioner.adapters.kafka.committer import KafkaCommitter
+from log_partitioner.adapters.kafka.log import Brokers
 from log_partitioner.boundary import Membership, Message
 from log_partitioner.control.deadline import Deadline
 from log_partitioner.errors import (
@@ -42,7 +43,10 @@ class Bench:
         self.producers = producers
         self.clock = FakeClock()
         self.committer = KafkaCommitter(
-            {"transactional.id": "id", "bootstrap.servers": "broker:9092"}, init_budget_s=120.0, clock=self.clock
+            {"transactional.id": "id", "bootstrap.servers": "broker:9092"},
+            init_budget_s=120.0,
+            clock=self.clock,
+            brokers=Brokers(self.clock.now_s),
         )
 
     @property

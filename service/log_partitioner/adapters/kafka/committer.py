@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from typing import Any
 
@@ -55,26 +56,22 @@ _NOT_AUTHORISED = {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHO
 _Offsets = tuple[list[confluent_kafka.TopicPartition], Any]  # what is sent at once, and the library's group metadata
 
 
+@dataclass(eq=False, repr=False)
 class KafkaCommitter:
-    """Commits messages and offsets together; used by the loop thread only."""
+    """Commits messages and offsets together; used by the loop thread only.
 
-    def __init__(
-        self,
-        options: Mapping[str, Any],
-        *,
-        init_budget_s: float,
-        clock: Clock,
-        brokers: Brokers | None = None,
-        patience: Patience | None = None,
-        patience_of_flush: Patience | None = None,
-    ) -> None:
-        """Make a committer; `patience` ends with a wish to leave, that of a flush with the wish to abandon it."""
-        self._options = options
-        self._init_budget_s = init_budget_s
-        self._clock = clock
-        self._brokers = brokers or Brokers(clock.now_s)
-        self._patience = patience or Patience()
-        self._patience_of_flush = patience_of_flush or Patience()
+    `patience` ends with a wish to leave, that of a flush with the wish to abandon it.
+    """
+
+    options: Mapping[str, Any]
+    _: KW_ONLY
+    init_budget_s: float
+    clock: Clock
+    brokers: Brokers = field(default_factory=Brokers)
+    patience: Patience = field(default_factory=Patience)
+    patience_of_flush: Patience = field(default_factory=Patience)
+
+    def __post_init__(self) -> None:
         self._ready: confluent_kafka.Producer | None = None
         self._log = structlog.get_logger("committer")
         self.trouble: str | None = None
@@ -93,15 +90,15 @@ class KafkaCommitter:
             StopError: refused, or without a deadline not ready within the committer's own budget.
             LeavingError: asked to leave meanwhile.
         """
-        self._prepare(deadline, self._patience)
+        self._prepare(deadline, self.patience)
 
     def _prepare(self, deadline: Deadline | None, patience: Patience) -> None:
         if self._ready is not None:
             return
-        begun_s = self._brokers.now_s()
-        until = Deadline.after(self._init_budget_s, self._clock.now_s) if deadline is None else deadline
-        producer = make_client(confluent_kafka.Producer, "producer", self._options, self._brokers)
-        unended = without_end(self._options.get("transactional.id"), self._options.get("bootstrap.servers"))
+        begun_s = self.brokers.now_s()
+        until = Deadline.after(self.init_budget_s, self.clock.now_s) if deadline is None else deadline
+        producer = make_client(confluent_kafka.Producer, "producer", self.options, self.brokers)
+        unended = without_end(self.options.get("transactional.id"), self.options.get("bootstrap.servers"))
         while True:
             try:
                 producer.init_transactions(min(_INIT_TRY_S, until.timeout_s()))
@@ -110,9 +107,9 @@ class KafkaCommitter:
                 producer.poll(0)  # what the library says of the brokers
                 problem = error.args[0]
                 if problem.code() != TIMED_OUT:  # that was an answer: nobody is silent
-                    begun_s = self._brokers.now_s()
-                self._brokers.waited(str(self._options.get("bootstrap.servers", "")), begun_s)
-                told = self._brokers.trouble() or problem.str()
+                    begun_s = self.brokers.now_s()
+                self.brokers.waited(str(self.options.get("bootstrap.servers", "")), begun_s)
+                told = self.brokers.trouble() or problem.str()
                 if problem.code() == KafkaError.CONCURRENT_TRANSACTIONS:
                     told = self.trouble = unended
                 what = f"no producer for transactions: {problem.name()}: {told}"
@@ -122,9 +119,9 @@ class KafkaCommitter:
                 if until.has_passed():
                     raise CommitAbortedError(what, code=problem.name()) from error
                 patience.require()
-                if problem.code() != TIMED_OUT and (times := self._brokers.pace.times(problem.code())):
+                if problem.code() != TIMED_OUT and (times := self.brokers.pace.times(problem.code())):
                     self._log.warning("init_transactions_repeated", **describe(problem), times=times)
-        self._brokers.answered()
+        self.brokers.answered()
         self.trouble = None if self.trouble == unended else self.trouble
         self._ready = producer
 
@@ -171,7 +168,7 @@ class KafkaCommitter:
         self._run(messages, deadline, ())
 
     def _run(self, messages: Iterable[Message], deadline: Deadline, offsets: Iterable[_Offsets]) -> None:
-        self._prepare(deadline, self._patience_of_flush)
+        self._prepare(deadline, self.patience_of_flush)
         producer, self._ready = self._ready, None  # never used again, whatever happens
         assert producer is not None, "prepare makes a producer ready"
         self._fill(producer, messages, deadline, offsets)
@@ -196,7 +193,7 @@ class KafkaCommitter:
             deliveries.require(sent)
             for some, group in offsets:
                 send = partial(producer.send_offsets_to_transaction, some, group, deadline.timeout_s())
-                self._patience_of_flush.ask(send)
+                self.patience_of_flush.ask(send)
         except LeavingError as error:  # nobody waits for an abort either: the next init or a time-out does it
             raise CommitAbortedError("the flush is abandoned", code=_ABANDONED) from error
         except (KafkaException, BufferError, SystemError) as error:
@@ -210,7 +207,7 @@ class KafkaCommitter:
         """
         ask_at_s = deadline.now_s() + _TOPICS_S
         while producer.flush(deadline.at_most(_FLUSH_TRY_S).timeout_s()) and not deadline.has_passed():
-            self._patience_of_flush.require()
+            self.patience_of_flush.require()
             if deadline.now_s() >= ask_at_s:
                 ask_at_s = deadline.at_s
                 self._require_topics(producer, sorted(+deliveries.waiting), deadline)
@@ -222,7 +219,7 @@ class KafkaCommitter:
             except KafkaException:
                 return  # brokers that do not answer are waited for
             if found is not None and is_no_topic(found):
-                self.trouble = without_topic(topic, self._options.get("bootstrap.servers"))
+                self.trouble = without_topic(topic, self.options.get("bootstrap.servers"))
                 raise KafkaException(KafkaError(found.code(), self.trouble))
 
     def _produce(
@@ -246,7 +243,7 @@ class KafkaCommitter:
             except BufferError:
                 if deadline.has_passed():
                     raise
-                self._patience_of_flush.require()
+                self.patience_of_flush.require()
                 producer.poll(0.1)
             else:
                 producer.poll(0)
@@ -261,7 +258,7 @@ class KafkaCommitter:
         while True:
             try:
                 left_s = max(_COMMIT_TRY_S, deadline.remaining_s())
-                self._patience_of_flush.ask(partial(producer.commit_transaction, left_s))
+                self.patience_of_flush.ask(partial(producer.commit_transaction, left_s))
             except LeavingError as error:
                 raise CommitUnknownError("the flush is abandoned while it commits", code=_ABANDONED) from error
             except (KafkaException, SystemError) as error:
@@ -283,12 +280,12 @@ class KafkaCommitter:
         if problem is not None and is_fatal(problem):  # nothing can be asked of this producer any more
             if problem.code() in _HOPELESS:
                 return SourceError(f"the transaction is not permitted: {problem.name()}: {problem.str()}")
-            who = f"another process has the name of this worker ({self._options['transactional.id']})"
+            who = f"another process has the name of this worker ({self.options['transactional.id']})"
             stopped = "it was stopped for longer than its transaction may take"
             return FencedError(f"{problem.str()}: {who}, or {stopped}", code=problem.name())
         until = Deadline(deadline.at_s + _ABORT_S, deadline.now_s).at_most(_ABORT_S)
         try:
-            self._patience_of_flush.ask(partial(producer.abort_transaction, until.timeout_s()))
+            self.patience_of_flush.ask(partial(producer.abort_transaction, until.timeout_s()))
         except (KafkaException, SystemError, LeavingError) as failure:
             why = _problem_of(failure)
             self._log.warning("abort_failed", **(describe(why) if why else {"message": str(failure)}))
