@@ -8,6 +8,7 @@ letters can be judged as flush records are.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 
 import msgspec
 
@@ -122,30 +123,12 @@ class BackfillRecord(msgspec.Struct, frozen=True, kw_only=True):
         return self.published == self.messages
 
 
-_flush_record_decoder = msgspec.json.Decoder(FlushRecord)
-_backfill_record_decoder = msgspec.json.Decoder(BackfillRecord)
+decode_flush_record = partial(decode_known, msgspec.json.Decoder(FlushRecord))
+"""Read a flush record, or one part of it; raises as `decode_known`."""
+decode_backfill_record = partial(decode_known, msgspec.json.Decoder(BackfillRecord))
+"""Read a backfill's record; raises as `decode_known`."""
 encode_flush_record = msgspec.json.Encoder().encode
 encode_backfill_record = msgspec.json.Encoder().encode
-
-
-def decode_flush_record(value: bytes) -> FlushRecord:
-    """Read a flush record, or one part of it.
-
-    Raises:
-        msgspec.DecodeError: not a flush record, or of a format version that this code does not know.
-    """
-    flush_record: FlushRecord = decode_known(_flush_record_decoder, value)
-    return flush_record
-
-
-def decode_backfill_record(value: bytes) -> BackfillRecord:
-    """Read a backfill's record.
-
-    Raises:
-        msgspec.DecodeError: not one, or of a format version that this code does not know.
-    """
-    record: BackfillRecord = decode_known(_backfill_record_decoder, value)
-    return record
 
 
 def split_parts(record: FlushRecord, *, bytes_max: int) -> list[FlushRecord]:
@@ -236,18 +219,9 @@ class _Kind(msgspec.Struct):
 
 
 _kind_decoder = msgspec.json.Decoder(_Kind)
-_adoption_decoder = msgspec.json.Decoder(Adoption)
+decode_adoption = partial(decode_known, msgspec.json.Decoder(Adoption))
+"""Read an adoption; raises as `decode_known`."""
 encode_adoption = msgspec.json.Encoder().encode
-
-
-def decode_adoption(value: bytes) -> Adoption:
-    """Read an adoption.
-
-    Raises:
-        msgspec.DecodeError: not one, or of a format version that this code does not know.
-    """
-    adoption: Adoption = decode_known(_adoption_decoder, value)
-    return adoption
 
 
 def decode_flushes(value: bytes) -> FlushRecord | Adoption:

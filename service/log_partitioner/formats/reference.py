@@ -14,7 +14,8 @@ from __future__ import annotations
 import hashlib
 import zlib
 from collections.abc import Sequence
-from typing import Annotated, Any
+from functools import partial
+from typing import Annotated, Any, Protocol, TypeVar
 
 import msgspec
 
@@ -170,7 +171,6 @@ class _Lines(msgspec.Struct):
     references: list[msgspec.Raw]
 
 
-_message_decoder = msgspec.json.Decoder(ReferenceMessage)
 _lines_decoder = msgspec.json.Decoder(_Lines)
 encode_message = msgspec.json.Encoder().encode
 
@@ -187,14 +187,34 @@ def ranges_of(place: ObjectPlace, start: int, length: int) -> tuple[tuple[int, i
     return ((0, place.header_bytes), (start, length))
 
 
-def decode_message(value: bytes) -> ReferenceMessage:
-    """Read a message of the references topic.
+class Versioned(Protocol):
+    """A message that says the version of its format."""
+
+    @property
+    def format_version(self) -> int:
+        """The version by which it was written."""
+
+
+V = TypeVar("V", bound=Versioned)
+
+
+def decode_known(decoder: msgspec.json.Decoder[V], value: bytes) -> V:
+    """Read a message of one kind.
 
     Raises:
-        msgspec.DecodeError: it is none, points outside its lists, or is of a format version that is not known here.
+        msgspec.DecodeError: it is none, or of a format version that is not known here.
     """
-    message: ReferenceMessage = decode_known(_message_decoder, value)
+    try:
+        message = decoder.decode(value)
+    except (UnicodeError, RecursionError) as error:
+        raise msgspec.DecodeError(str(error)) from error
+    if message.format_version != FORMAT_VERSION:
+        raise msgspec.ValidationError(f"format_version {message.format_version} is not {FORMAT_VERSION}")
     return message
+
+
+decode_message = partial(decode_known, msgspec.json.Decoder(ReferenceMessage))
+"""Read a message of the references topic; raises as `decode_known`."""
 
 
 def decode_references(value: bytes) -> list[Reference]:
@@ -213,21 +233,6 @@ def decode_references(value: bytes) -> list[Reference]:
 def count_lines(value: bytes) -> int:
     """Count the references of a message that is known to be one; costs a small part of decoding them."""
     return len(_lines_decoder.decode(value).references)
-
-
-def decode_known(decoder: msgspec.json.Decoder[Any], value: bytes) -> Any:
-    """Read a message of one kind.
-
-    Raises:
-        msgspec.DecodeError: it is none, or of a format version that is not known here.
-    """
-    try:
-        message = decoder.decode(value)
-    except (UnicodeError, RecursionError) as error:
-        raise msgspec.DecodeError(str(error)) from error
-    if message.format_version != FORMAT_VERSION:
-        raise msgspec.ValidationError(f"format_version {message.format_version} is not {FORMAT_VERSION}")
-    return message
 
 
 def _whole(message: ReferenceMessage, line: Line, number: int) -> Reference:
