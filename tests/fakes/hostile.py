@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 from log_partitioner.batch.batch import Opening
 from log_partitioner.batch.messages import Sender
-from log_partitioner.boundary import Membership, Message
+from log_partitioner.boundary import Membership
 from log_partitioner.config.s3_settings import S3Settings
 from log_partitioner.config.settings import KafkaSettings, Settings, SpoolSettings
 from log_partitioner.control.deadline import Deadline
@@ -65,37 +63,6 @@ MOST = Sizes(
 FEW = Sizes(100_000, "a", 3, 1, 12, "ann", 3, 2, 10, 10, 2, 10)
 
 
-class Committed:
-    """Takes what would be committed; fulfils `boundary.Committer`."""
-
-    is_ready = True
-
-    def __init__(self) -> None:
-        self.messages: list[Message] = []
-
-    def prepare(self, *, deadline: Deadline | None = None) -> None:
-        """Be ready."""
-
-    def commit(
-        self,
-        messages: Iterable[Message],
-        offsets: Mapping[TopicPartition, CommittedOffset],
-        membership: Membership,
-        *,
-        deadline: Deadline,
-    ) -> None:
-        """Take the messages."""
-        del offsets, membership, deadline
-        self.messages = list(messages)
-
-    def close(self) -> None:
-        """Let nothing go."""
-
-    def of(self, topic: str) -> list[Message]:
-        """Give the messages of one topic."""
-        return [message for message in self.messages if message.topic == topic]
-
-
 class Inline(KafkaSettings):
     """Every schema that has room stands in messages."""
 
@@ -119,16 +86,17 @@ class Deployment:
             spool=SpoolSettings(memory_bytes_max=2**40),
             fast_lane="off",
         )
-        settings, rig, self.committed = self.settings, Rig(), Committed()
+        settings, rig = self.settings, Rig()
         worker = rig.worker(rules=Rules(settings), start=False).worker
-        self.clock, self.bucket, self.recorder = rig.clock, rig.bucket, worker.recorder
+        self.clock, self.broker, self.bucket, self.recorder = rig.clock, rig.broker, rig.bucket, worker.recorder
+        self.broker.group = None
         topics = [f"{number:05}".ljust(TOPIC_CHARS_MAX, "t") for number in range(size.topics)]
         self.tps = [TopicPartition(topics[number % size.topics], number) for number in range(size.topic_partitions)]
         for tp in self.tps:
             self.recorder.place(tp, CommittedOffset(2**62))
         self.recorder.open(Opening("20260304T050607Z-1f2e3d4c-17", 1, MEMBER, 0.0, START_MS))
         self.flusher = Flusher(
-            replace(worker.ports, committer=self.committed),
+            worker.ports,
             settings,
             Sender(settings.worker, "boot", settings.kafka, settings.s3.bucket),
             SourceTopics(dict.fromkeys(topics, "i" * 22)),

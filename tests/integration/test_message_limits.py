@@ -93,7 +93,7 @@ def test_every_message_of_a_hostile_flush_is_taken(broker: Broker) -> None:
     deployment = Deployment(MOST._replace(topic_partitions=1_200, topics=60))
     fill(deployment)
     deployment.flush()
-    messages = deployment.committed.messages
+    messages = deployment.broker.transactions[-1].messages
     broker.commit(messages)
     assert len(broker.kafka.read_committed(broker.topic)) == len(messages)
 

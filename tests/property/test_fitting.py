@@ -42,7 +42,7 @@ def check_dead_letters(deployment: Deployment, records: list[SourceRecord]) -> N
     """Each entry is named once, and each letter leads to key, value and headers of its record."""
     named: Counter[tuple[str, int, int, int]] = Counter()
     by_place = {(record.tp.topic, record.tp.partition, record.offset): record for record in records}
-    for letter in deployment.committed.of(DEAD_LETTERS):
+    for letter in deployment.broker.messages(DEAD_LETTERS):
         says = parse_headers(letter.headers)
         record = by_place[says.topic, says.partition, says.offset]
         own = tuple(letter.headers[: [name for name, _ in letter.headers].index("lp-reason")])
@@ -64,7 +64,7 @@ def check_dead_letters(deployment: Deployment, records: list[SourceRecord]) -> N
 def check_references(deployment: Deployment) -> None:
     """Every entry is announced, of the TopicPartition that it came from."""
     named: Counter[TopicPartition] = Counter()
-    for message in deployment.committed.of(REFERENCES):
+    for message in deployment.broker.messages(REFERENCES):
         for reference in decode_references(message.value or b""):
             assert sum(one.entries for one in reference.sources) == reference.entries
             for source in reference.sources:
@@ -84,18 +84,18 @@ def test_every_message_of_a_flush_is_within_its_limit(size: Sizes) -> None:
     deployment = Deployment(size)
     dead = fill(deployment)
     deployment.flush()
-    messages = deployment.committed.messages
+    messages = deployment.broker.transactions[-1].messages
     assert max(map(message_bytes, messages)) <= size.message_bytes_max
     check_references(deployment)
     check_dead_letters(deployment, dead)
-    parts = [decode_flush_record(message.value or b"") for message in deployment.committed.of(FLUSHES)]
+    parts = [decode_flush_record(message.value or b"") for message in deployment.broker.messages(FLUSHES)]
     (record,), problems = merge_parts(parts)
     assert problems == []
     assert [TopicPartition(one.topic, one.partition) for one in record.topic_partitions] == sorted(deployment.tps)
     assert record.topic_ids.keys() == {tp.topic for tp in deployment.tps}
-    assert record.totals.dead_letter_records == len(deployment.committed.of(DEAD_LETTERS))
+    assert record.totals.dead_letter_records == len(deployment.broker.messages(DEAD_LETTERS))
     assert record.totals.references == sum(
-        len(decode_references(message.value or b"")) for message in deployment.committed.of(REFERENCES)
+        len(decode_references(message.value or b"")) for message in deployment.broker.messages(REFERENCES)
     )
 
 
@@ -105,7 +105,7 @@ def test_record_of_several_letters_is_stored_once() -> None:
     dead = fill(deployment)
     deployment.flush()
     check_dead_letters(deployment, dead)
-    letters = [parse_headers(message.headers) for message in deployment.committed.of(DEAD_LETTERS)]
+    letters = [parse_headers(message.headers) for message in deployment.broker.messages(DEAD_LETTERS)]
     by_record: dict[tuple[int, int], set[str | None]] = {}
     for says in letters:
         by_record.setdefault((says.partition, says.offset), set()).add(says.object_key)
