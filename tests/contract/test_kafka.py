@@ -17,10 +17,9 @@ from tests.fakes.clock import FakeClock
 from tests.fakes.committer import FakeCommitter, Outcome
 from tests.fakes.consumer import FakeConsumer
 from tests.fakes.flush_records import FakeFlushRecords
-from tests.fakes.group import ClassicGroup, ConsumerGroup
-from tests.fakes.member import ClassicMember, Member, Member848
 from tests.fakes.records import P0, P1
-from tests.fakes.rig import KIP848, STYLES
+from tests.fakes.rig import STYLES, group_of, member_of
+from tests.fakes.worker import Parts
 
 reading = kafka_suite.reading
 
@@ -34,12 +33,7 @@ class FakeKafka:
     def __init__(self, style: str) -> None:
         self._clock = FakeClock()
         self._broker = FakeBroker(self._clock, self.tps)
-        self._group: ClassicGroup | ConsumerGroup
-        if style == KIP848:
-            self._group = ConsumerGroup(self._clock, self.tps)
-        else:
-            self._group = ClassicGroup(self._clock, self.tps)
-        self._broker.group = self._group
+        self._broker.group = self._group = group_of(style, self._clock, self.tps)
         self._consumers: list[FakeConsumer] = []
 
     def append(self, tp: TopicPartition, *values: bytes) -> None:
@@ -70,11 +64,7 @@ class FakeKafka:
 
     def consumer(self) -> Consumer:
         """Make a consumer; whatever it does, the other libraries' threads do theirs."""
-        member: Member
-        if isinstance(self._group, ConsumerGroup):
-            member = Member848(self._group, f"member-{len(self._consumers)}")
-        else:
-            member = ClassicMember(self._group)
+        member = member_of(self._group, f"member-{len(self._consumers)}", Parts())
         consumer = FakeConsumer(self._broker, member, self._clock, point=lambda _name: self._background())
         self._consumers.append(consumer)
         return consumer

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from log_partitioner.control.state import Phase
@@ -23,6 +23,18 @@ from tests.fakes.worker import FakeWorker, Parts, Rules
 COOPERATIVE, KIP848 = STYLES = ("cooperative", "kip848")
 
 
+def group_of(
+    style: str, clock: FakeClock, tps: Iterable[TopicPartition], **seconds: float
+) -> ClassicGroup | ConsumerGroup:
+    """Make the coordinator of a group."""
+    return ConsumerGroup(clock, tps, **seconds) if style == KIP848 else ClassicGroup(clock, tps, **seconds)
+
+
+def member_of(group: ClassicGroup | ConsumerGroup, name: str, parts: Parts) -> Member:
+    """Make the client side of a member."""
+    return parts.member848(group, name) if isinstance(group, ConsumerGroup) else ClassicMember(group)
+
+
 class Rig:
     """Checks each transaction when it is committed; `check` looks at everything."""
 
@@ -31,12 +43,7 @@ class Rig:
         self.broker = FakeBroker(self.clock, tps)
         self.broker.on_committed = check_commit
         self.bucket = Bucket()
-        self.group: ClassicGroup | ConsumerGroup
-        if style == KIP848:
-            self.group = ConsumerGroup(self.clock, tps)
-        else:
-            self.group = ClassicGroup(self.clock, tps)
-        self.broker.group = self.group
+        self.broker.group = self.group = group_of(style, self.clock, tps)
         self.workers: list[FakeWorker] = []
         self._boots: Counter[str] = Counter()
         self._n = 0
@@ -52,11 +59,7 @@ class Rig:
         journal: FakeJournal | None = None,
     ) -> FakeWorker:
         """Start a worker."""
-        member: Member
-        if isinstance(self.group, ConsumerGroup):
-            member = (parts or Parts()).member848(self.group, name)
-        else:
-            member = ClassicMember(self.group)
+        member = member_of(self.group, name, parts or Parts())
         self._boots[name] += 1
         boot = f"boot{self._boots[name]}" if self._boots[name] > 1 else "boot"
         worker = FakeWorker(

@@ -7,9 +7,7 @@ that each of the three tools says for itself what it finds in what the workers h
 from __future__ import annotations
 
 import json
-import logging
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import Any
 
 import structlog
@@ -21,24 +19,10 @@ from tests.fakes.worker import verifying
 from tests.log_lines import judged
 from tests.mutants.mutant import Mutant
 from tests.simulation.seeds import STEPS
-from tests.simulation.telling import TellingWorld
+from tests.simulation.telling import TellingWorld, heard_by
 from tests.simulation.world import Process, World
 
 REPORTING = verifying(is_stopping=False)
-
-
-@contextmanager
-def heard_by(hear: Callable[..., Any]) -> Iterator[None]:
-    """Give every line of a log to a processor."""
-    structlog.configure(
-        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
-        processors=[hear],
-        logger_factory=structlog.ReturnLoggerFactory(),
-    )
-    try:
-        yield
-    finally:
-        structlog.reset_defaults()
 
 
 def silence(*_: Any) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import logging
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ from structlog.typing import EventDict, WrappedLogger
 
 from tests.fakes.worker import Parts
 from tests.simulation.swarm import Style, Swarm, names
+from tests.simulation.telling import heard_by
 from tests.simulation.world import World
 
 STEPS = 150
@@ -46,15 +46,8 @@ def telling() -> Iterator[list[World]]:
             current[-1].note(f"  {name} " + " ".join(f"{key}={value}" for key, value in event.items()))
         raise structlog.DropEvent
 
-    structlog.configure(
-        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
-        processors=[remember],
-        logger_factory=structlog.ReturnLoggerFactory(),
-    )
-    try:
+    with heard_by(remember):
         yield current
-    finally:
-        structlog.reset_defaults()
 
 
 def run_seed(

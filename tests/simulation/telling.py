@@ -3,18 +3,35 @@
 from __future__ import annotations
 
 import json
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import Any
 
 import structlog
-from structlog.typing import EventDict, WrappedLogger
+from structlog.typing import EventDict, Processor, WrappedLogger
 
 from tests.fakes.worker import FakeWorker
 from tests.simulation.world import Process, World
 
 SKEW_S = 600.0
 _DAY = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@contextmanager
+def heard_by(hear: Processor) -> Iterator[None]:
+    """Give every line of a log to a processor."""
+    structlog.configure(
+        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
+        processors=[hear],
+        logger_factory=structlog.ReturnLoggerFactory(),
+    )
+    try:
+        yield
+    finally:
+        structlog.reset_defaults()
 
 
 class TellingWorld(World):

@@ -3,49 +3,36 @@
 from __future__ import annotations
 
 import json
-import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from random import Random
 from typing import Any
 
 import pytest
-import structlog
 
 from log_partitioner.proof.verify.values import LogRule
 from tests.log_lines import judged
 from tests.mutants.mutant import WILD
 from tests.mutants.registry import MUTANTS
 from tests.simulation.swarm import Style
-from tests.simulation.telling import TellingWorld
+from tests.simulation.telling import TellingWorld, heard_by
 
 STEPS = 150
 SEEDS = 4
 SEEDS_MAX = 40
 ALTERED = 3
-Tell = Callable[[TellingWorld], list[bytes]]
 
 
-@pytest.fixture
-def tell() -> Iterator[Tell]:
-    """Give a function that runs a world and returns the lines of its workers, whatever becomes of it."""
-
-    def run(world: TellingWorld) -> list[bytes]:
-        structlog.configure(
-            wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
-            processors=[world.hear],
-            logger_factory=structlog.ReturnLoggerFactory(),
-        )
+def tell(world: TellingWorld) -> list[bytes]:
+    """Run a world; returns the lines of its workers."""
+    with heard_by(world.hear):
         world.run(STEPS)
-        return world.lines
-
-    yield run
-    structlog.reset_defaults()
+    return world.lines
 
 
 @pytest.mark.parametrize("style", list(Style))
-def test_workers_under_faults_tell_what_passes(style: Style, tell: Tell) -> None:
+def test_workers_under_faults_tell_what_passes(style: Style) -> None:
     """Kills, zombies, lost answers, old ones, clocks minutes apart, lines in any order: no false alarm."""
     for seed in range(SEEDS):
         lines = tell(TellingWorld(seed, style=style, swarm=replace(WILD, coordinator=0.02)))
@@ -73,7 +60,7 @@ def first_record_later(fields: dict[str, Any]) -> bool:
 
 
 @pytest.mark.parametrize("alter", [one_record_less, first_record_later])
-def test_line_of_a_commit_that_was_altered_is_noticed(alter: Callable[[dict[str, Any]], bool], tell: Tell) -> None:
+def test_line_of_a_commit_that_was_altered_is_noticed(alter: Callable[[dict[str, Any]], bool]) -> None:
     """Each of the first ones: what a commit counts is joined to its offsets and to the holes that were told."""
     lines = tell(TellingWorld(1, style=Style.COOPERATIVE, swarm=WILD))
     altered = 0
@@ -97,7 +84,7 @@ def test_line_of_a_commit_that_was_altered_is_noticed(alter: Callable[[dict[str,
         "forgets-unknown-outcomes",
     ],
 )
-def test_wrong_worker_tells_on_itself(name: str, tell: Tell) -> None:
+def test_wrong_worker_tells_on_itself(name: str) -> None:
     """Some seed's logs break a rule."""
     mutant = MUTANTS[name]
     for seed in range(SEEDS_MAX):

@@ -29,8 +29,8 @@ from tests.fakes.committer import Outcome
 from tests.fakes.group import ClassicGroup, ConsumerGroup
 from tests.fakes.journal import FakeJournal
 from tests.fakes.log import FakeLog
-from tests.fakes.member import ClassicMember, Member
 from tests.fakes.records import entry, value_of
+from tests.fakes.rig import group_of, member_of
 from tests.fakes.store import Bucket, PutFault
 from tests.fakes.worker import DEAD_LETTERS, SEAL_RULES, FakeWorker, Parts, Rules, verifying
 from tests.simulation.swarm import Style, Swarm, choose
@@ -123,13 +123,9 @@ class World:
         self.broker = FakeBroker(self.clock, tps)
         self.broker.on_committed = self._on_committed
         self.bucket = Bucket()
-        self.group: ClassicGroup | ConsumerGroup
-        if self.style is Style.KIP848:
-            self.group = ConsumerGroup(self.clock, tps, session_s=SESSION_S)
+        self.broker.group = self.group = group_of(self.style.value, self.clock, tps, session_s=SESSION_S)
+        if isinstance(self.group, ConsumerGroup):
             self.group.is_lenient = self.random.random() < 0.5
-        else:
-            self.group = ClassicGroup(self.clock, tps, session_s=SESSION_S)
-        self.broker.group = self.group
         self.processes: dict[str, Process] = {}
         self._parts = parts
         random = self.random
@@ -376,16 +372,11 @@ class World:
     def _add(self) -> None:
         name = next(name for name in "abcdefgh" if name not in self.processes)
         boot = f"{next(self._boots)}"
-        member: Member
-        if isinstance(self.group, ConsumerGroup):
-            member = (self._parts or Parts()).member848(self.group, f"{name}-{boot}")
-        else:
-            member = ClassicMember(self.group)
         process: Process
         worker = FakeWorker(
             name,
             self.broker,
-            member,
+            member_of(self.group, f"{name}-{boot}", self._parts or Parts()),
             self.clock,
             self.bucket,
             rules=self._rules.with_seal(decode=lambda text: self._decode(process, text)),
