@@ -7,6 +7,7 @@ from functools import reduce
 from typing import Any
 
 import fastavro
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -238,3 +239,30 @@ def test_published_names_are_those_of_the_original_fields(originals: set[str]) -
     found = {field.get("lp.name", field["name"]): field["name"] for field in fields}
     assert found == avro_names(originals, reserved=("_meta",))
     assert all("lp.name" not in field or field["lp.name"] != field["name"] for field in fields)
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "expected"),
+    [
+        (Scalar.LONG53, Scalar.LONG64, Scalar.LONG64),
+        (Scalar.LONG53, Scalar.DOUBLE, Scalar.DOUBLE),
+        (Scalar.LONG64, Scalar.DOUBLE, Scalar.JSON),
+        (RecordType({"a": Scalar.LONG53, "b": Scalar.NULL}), RecordType({"c": Scalar.DOUBLE}), MapType(Scalar.DOUBLE)),
+        (RecordType({"a": Scalar.LONG53}), MapType(Scalar.STRING), MapType(Scalar.JSON)),
+        (RecordType({}), MapType(Scalar.STRING), MapType(Scalar.STRING)),
+    ],
+)
+def test_join_of_numbers_and_of_maps_is_the_least_that_holds_both(left: Type, right: Type, expected: Type) -> None:
+    """The rest of the table is the second opinion's join, to which any entries are held."""
+    assert join(left, right, object_keys_max=2) == join(right, left, object_keys_max=2) == expected
+
+
+def test_types_are_values_whose_order_of_keys_does_not_matter() -> None:
+    """Equal types are equal keys of a dict, and different kinds are never equal."""
+    assert RecordType({"a": Scalar.BOOL, "b": Scalar.NULL}) == RecordType({"b": Scalar.NULL, "a": Scalar.BOOL})
+    assert list(RecordType({"b": Scalar.NULL, "a": Scalar.BOOL}).by_name) == ["a", "b"]
+    leaves = [Scalar.NULL, Scalar.BOOL]
+    kinds = [RecordType({}), RecordType({"a": Scalar.BOOL}), *map(ArrayType, leaves), *map(MapType, leaves)]
+    assert len(set(kinds)) == len(kinds)
+    assert all((one == other) == (one is other) for one in kinds for other in kinds)
+    assert "Scalar.BOOL" in repr(kinds[1]) + repr(kinds[3]) + repr(kinds[5])

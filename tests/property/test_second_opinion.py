@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import json
+from functools import reduce
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from log_partitioner import native
+from log_partitioner.avro.infer import infer_entry
+from log_partitioner.avro.schema_types import ArrayType, MapType, RecordType, Type, join_records
 from log_partitioner.config.settings import IdSettings, InputSettings, Settings, TimeSettings, UserSettings
 from log_partitioner.formats.model import SourceRecord, TopicPartition
+from log_partitioner.proof.oracle import expected_schema as oracle
+from log_partitioner.proof.oracle.json_text import parse_keeping
 from log_partitioner.proof.oracle.judge import Judge
 from tests.fakes.lanes import RecordedEntry, recorded, settings
-from tests.strategies import times_as_many
+from tests.property.test_pack_schema import merged, neighbours
+from tests.strategies import LIMITS, names, scalars, times_as_many
+from tests.strategies import entries as any_entries
 
 TP = TopicPartition("app", 0)
 NOW_MS = 1_767_225_600_000  # 2026-01-01
@@ -54,6 +62,7 @@ def time_texts(draw: st.DrawFn) -> str:
     return text + draw(zones)
 
 
+keyed_entries = st.dictionaries(names, scalars | st.dictionaries(names, scalars, min_size=1, max_size=5), max_size=3)
 epochs = st.sampled_from(
     [-1, 0, 1, 946_684_799, 946_684_800, 253_402_214_399, 253_402_214_400, NOW_MS // 1000]
 ).flatmap(lambda s: st.sampled_from([s, s * 1000, s * 10**6, float(s), s + 0.5, str(s), f"{s}.25"]))
@@ -133,3 +142,41 @@ def test_worker_and_second_opinion_decide_the_same(
         found = {index: row for (at, index), row in rows.items() if at == offset}
         assert found == expected
         assert dead[offset] == len(judged) - len(expected)
+
+
+def as_oracle(kind: Type) -> oracle.Type:
+    """Write a type of the worker as the second opinion does."""
+    match kind:
+        case RecordType(by_name=fields):
+            return oracle.Record(tuple((name, as_oracle(fields[name])) for name in sorted(fields)))
+        case ArrayType(item=item):
+            return oracle.Array(as_oracle(item))
+        case MapType(value=value):
+            return oracle.Map(as_oracle(value))
+    return {"bool": "boolean"}.get(kind.value, kind.value)
+
+
+@times_as_many(4)
+@given(st.lists(any_entries(leaves=6) | keyed_entries, max_size=5))
+def test_type_of_any_entries_is_that_of_the_second_opinion(some: list[dict[str, Any]]) -> None:
+    """Each entry's, and the join of all, in any order: nested objects of too many keys are maps."""
+    bounds = LIMITS._replace(json_depth_max=100)
+    parsed: list[Any] = [parse_keeping(msgspec.json.encode(entry).decode()) for entry in some]
+    joined = oracle.join(
+        [oracle.Record(()), *(oracle.type_of_entry(one, depth_max=bounds.depth_max) for one in parsed)]
+    )
+    own = reduce(
+        lambda one, other: join_records(one, other, object_keys_max=bounds.object_keys_max),
+        [infer_entry(entry, bounds) for entry in some],
+        RecordType({}),
+    )
+    assert as_oracle(own) == oracle.limit_keys(joined, bounds.object_keys_max)
+
+
+@times_as_many(2)
+@given(neighbours(2))
+def test_type_that_the_worker_merges_is_covered_by_the_merged_one(two: list[RecordType]) -> None:
+    """So that no audit calls a pack wrong that is right; what it must not cover stands in the tests of the oracle."""
+    both = merged(*two)
+    if both is not None:
+        assert all(oracle.is_covered_by(as_oracle(one), as_oracle(both)) for one in two)

@@ -1,13 +1,11 @@
 """Two audits' results side by side: what both name, what only one, and when nobody can tell."""
 
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
-import structlog
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -201,14 +199,6 @@ def test_the_same_cluster_by_another_broker_is_compared() -> None:
     assert compare(result(), result(CSV, places=places, window=window)).exit_code is ExitCode.CLEAN
 
 
-@pytest.fixture
-def _own_logs() -> Iterator[None]:
-    """The command sends logs to this test's standard error; nobody else's."""
-    yield
-    structlog.reset_defaults()
-
-
-@pytest.mark.usefixtures("_own_logs")
 def test_the_command_reads_files_and_gives_the_exit_code(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """As text and as JSON, without any settings; a file that is no result is refused in words."""
     files = [str(tmp_path / name) for name in ("a.json", "b.json")]

@@ -2,14 +2,17 @@
 
 import argparse
 import gzip
+import json
 from pathlib import Path
 
 import pytest
 
+from log_partitioner.config.settings import IdSettings
 from log_partitioner.formats.findings import Kind
 from log_partitioner_pipeline.audit import csv_archive
 from log_partitioner_pipeline.audit.csv_archive import list_files
 from log_partitioner_pipeline.audit.csv_auditor import require_ids
+from log_partitioner_pipeline.audit.csv_source import _Reader
 from log_partitioner_pipeline.audit.result import Window
 from log_partitioner_pipeline.config import JobSettings, load_all
 from log_partitioner_pipeline.errors import ArchiveError, PipelineError
@@ -128,6 +131,19 @@ def test_options_that_contradict_each_other_are_refused(arguments: list[str], sa
     given = parser.parse_args(["--against", "csv", "--csv", "x"])
     assert (archive_of(given, "y"), archive_of(parser.parse_args([]), "y")) == ("x", None)
     assert archive_of(parser.parse_args(["--against", "csv"]), "y") == "y"
+
+
+@pytest.mark.parametrize(
+    ("entry", "entry_id"), [({"id": "a"}, "a"), ({"id": ""}, None), ({"id": None}, None), ({}, None)]
+)
+def test_an_empty_id_of_the_source_is_none(
+    entry: dict[str, object], entry_id: str | None, settings: JobSettings
+) -> None:
+    """As in the archive, where nothing else can be told from it: both are counted, neither is compared."""
+    worker = settings.worker.model_copy(update={"id": IdSettings(paths=("id",))})
+    message = {"key": None, "topic": "logs", "partition": 0, "offset": 7, "timestamp_ms": FIVE_MS, "headers": None}
+    (row,) = _Reader(worker, ()).rows(message | {"value": json.dumps({"user": "u"} | entry).encode()})
+    assert (row["deliverable"], row["id"]) == (True, entry_id)
 
 
 def test_without_unique_ids_there_is_nothing_to_compare(settings: JobSettings) -> None:

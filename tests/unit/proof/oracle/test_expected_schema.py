@@ -1,7 +1,6 @@
 """Types of entries, their join, and how a published schema may differ from them."""
 
 import json
-from itertools import permutations
 
 import pytest
 
@@ -13,108 +12,17 @@ from log_partitioner.proof.oracle.expected_schema import (
     Type,
     is_covered_by,
     is_over,
-    join,
-    limit_keys,
     paths_of,
     schema_differences,
-    type_of_entry,
     without_subtrees,
 )
-from log_partitioner.proof.oracle.json_text import parse_keeping, parse_rounding
+from log_partitioner.proof.oracle.json_text import parse_rounding
 from log_partitioner.proof.oracle.published_schema import PublishedSchema, RestoreError
 from tests.unit.proof.audit.world import column, row_schema
 
 
 def record(**fields: Type) -> Record:
     return Record(tuple(sorted(fields.items(), key=lambda item: item[0])))
-
-
-def type_of(text: str, depth_max: int = 16) -> Type:
-    entry = parse_rounding(text)
-    assert isinstance(entry, dict)
-    return type_of_entry(entry, depth_max=depth_max)
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("null", "null"),
-        ("true", "boolean"),
-        ("9007199254740992", "long53"),
-        ("-9007199254740992", "long53"),
-        ("9007199254740993", "long64"),
-        ("9223372036854775807", "long64"),
-        ("-9223372036854775808", "long64"),
-        ("9223372036854775808", "json"),
-        ("1.0", "double"),
-        ("1e400", "json"),
-        ('"x"', "string"),
-        ("[]", Array("null")),
-        ("[null]", Array("null")),
-        ("[1,null,2.5]", Array("double")),
-        ('[1,"x"]', Array("json")),
-        ("{}", Record(())),
-        ('[{"a":1},{"b":[]}]', Array(record(a="long53", b=Array("null")))),
-    ],
-)
-def test_type_of_a_value(text: str, expected: Type) -> None:
-    assert type_of(f'{{"a":{text}}}') == record(a=expected)
-
-
-def test_number_that_a_double_does_not_hold_is_json_where_it_is_kept() -> None:
-    entry = parse_keeping('{"a":0.1234567890123456789,"b":0.1}')
-    assert isinstance(entry, dict)
-    assert type_of_entry(entry, depth_max=16) == record(a="json", b="double")
-
-
-def test_containers_beyond_the_depth_are_json() -> None:
-    text = '{"a":{"b":{"c":1}},"d":[[1]],"e":[],"f":1}'
-    assert type_of(text, 1) == record(a="json", d="json", e="json", f="long53")
-    assert type_of(text, 2) == record(a=record(b="json"), d=Array("json"), e=Array("null"), f="long53")
-    assert type_of(text, 3) == type_of(text)
-
-
-@pytest.mark.parametrize(
-    ("types", "expected"),
-    [
-        ([], "null"),
-        (["null", "string"], "string"),
-        (["long53", "long64"], "long64"),
-        (["long53", "double"], "double"),
-        (["long64", "double"], "json"),
-        (["long53", "long64", "double"], "json"),
-        (["string", "long53"], "json"),
-        (["boolean", "long53"], "json"),
-        (["json", "long53"], "json"),
-        ([Record(()), record(a="long53")], record(a="long53")),
-        ([Array("null"), Array("string")], Array("string")),
-        ([Record(()), Array("null")], "json"),
-        ([record(a="string"), "string"], "json"),
-        (
-            [record(a="long53", b="null"), record(a="double", c="string")],
-            record(a="double", b="null", c="string"),
-        ),
-    ],
-)
-def test_join_does_not_depend_on_order(types: list[Type], expected: Type) -> None:
-    for order in permutations(types):
-        assert join(order) == expected
-        step: Type = "null"
-        for one in order:
-            step = join([step, one])
-        assert step == expected
-
-
-def test_nested_object_with_too_many_keys_is_a_map_and_the_entry_is_not() -> None:
-    many = record(a="long53", b="double", c="null")
-    assert limit_keys(many, 2) == many
-    assert limit_keys(record(x=many, y=Array(many)), 2) == record(x=Map("double"), y=Array(Map("double")))
-    assert limit_keys(record(x=many), 3) == record(x=many)
-
-
-def test_map_values_are_joined_before_they_are_limited() -> None:
-    inner = record(p=record(a="null"), q=record(b="null"), r=record(c="long53"))
-    assert limit_keys(record(x=inner), 2) == record(x=Map(Map("long53")))
 
 
 @pytest.mark.parametrize(
@@ -144,28 +52,6 @@ def test_differences_name_field_and_types() -> None:
 def test_subtree_of_an_oversized_entry_may_be_json_but_a_scalar_may_not() -> None:
     expected = record(a=record(b="null"), c="string")
     assert without_subtrees(expected, record(a="json", c="json")) == record(a="json", c="string")
-
-
-@pytest.mark.parametrize(
-    ("own", "merged"),
-    [
-        (record(a="long53"), record(a="long53", b=record(c="string"))),
-        (record(a=record(b="null")), record(a=record(b="json", c="double"))),
-        (record(a="null"), record(a=record(b="string"))),
-        (record(a="null"), record(a=Array("boolean"))),
-        (record(a="null"), record(a="json")),
-        (record(a=Record(())), record(a=record(b="string"))),
-        (record(a=Record(())), record(a=Map("double"))),
-        (record(a=Array("null")), record(a=Array("string"))),
-        (record(a=Array(Record(()))), record(a=Array(record(b="null")))),
-        (record(a=Map("long53")), record(a=Map("long64"))),
-        (record(a="long53"), record(a="long64")),
-        (Record(()), record(a="string")),
-    ],
-)
-def test_pack_schema_covers_what_reads_back_equal(own: Type, merged: Type) -> None:
-    assert is_covered_by(own, merged)
-    assert not is_covered_by(merged, own)
 
 
 @pytest.mark.parametrize(

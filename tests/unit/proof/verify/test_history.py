@@ -5,7 +5,6 @@ from __future__ import annotations
 from contextlib import ExitStack
 from io import BytesIO
 from math import inf
-from random import Random
 
 import pytest
 
@@ -14,35 +13,13 @@ from log_partitioner.proof.verify import history
 from log_partitioner.proof.verify.command import LogFiles
 from log_partitioner.proof.verify.values import LogRule, TimeWindow
 from tests.log_lines import judged
-from tests.unit.proof.verify.pods import MINUTE_MS, P0, P1, Pod, lines_of, owner, renumbered
+from tests.unit.proof.verify.pods import MINUTE_MS, P0, P1, Pod, lines_of, owner
 
 
 def unknown_outcome() -> Pod:
     """Commit [0, 10), then lose the answer to the commit of [10, 20)."""
     pod = owner().commits({P0: (0, 10)})
     return pod.gives_up(pod.begins({P0: (10, 20)}), outcome="unknown")
-
-
-@pytest.mark.parametrize("at", [10, 20])
-def test_lost_answer_is_settled_by_where_the_worker_goes_on(at: int) -> None:
-    """Committed or not, both are held possible: the committed offset tells."""
-    lines = unknown_outcome().rewinds(at).commits({P0: (at, 30)}).lines
-
-    found = judged(lines)
-
-    assert (found.violations, found.doubts, found.notes) == ([], [], [])
-
-
-@pytest.mark.parametrize("at", [10, 20])
-def test_killed_flush_is_settled_by_the_next_owner(at: int) -> None:
-    """A process killed in a flush says nothing of it any more."""
-    killed = owner().commits({P0: (0, 10)})
-    killed.begins({P0: (10, 20)})
-    next_owner = Pod("w2").owns(2, p0=at).commits({P0: (at, 30)})
-
-    found = judged(lines_of(next_owner, killed))
-
-    assert (found.violations, found.doubts) == ([], [])
 
 
 def test_flush_that_nothing_settles_is_noted() -> None:
@@ -69,16 +46,6 @@ def test_lost_answer_cannot_be_both() -> None:
     assert "resumed below what is committed" in violation.text
 
 
-def test_two_lost_answers_in_a_row() -> None:
-    """Each of two flushes may be committed; the next owner says that both are."""
-    pod = unknown_outcome().rewinds(20)
-    pod.begins({P0: (20, 25)})
-
-    found = judged(lines_of(pod, Pod("w2").owns(2, p0=25)))
-
-    assert (found.violations, found.doubts, found.notes) == ([], [], [])
-
-
 def test_flush_that_reaches_over_a_hole_does_not_fill_it() -> None:
     """The hole is told from what is committed, not from where the flush would have ended."""
     killed = owner().commits({P0: (0, 10)})
@@ -100,40 +67,6 @@ def test_commit_of_a_batch_is_all_of_its_topic_partitions() -> None:
 
     assert not agree.violations
     assert [one.rule for one in differ.violations] == [LogRule.CONTIGUOUS]
-
-
-def relay() -> list[Pod]:
-    """Let four boots of three workers own two TopicPartitions one after the other, by clocks that differ by minutes."""
-    one = Pod("w1", "b1", clock_ms=60 * MINUTE_MS).owns(1, source="policy", p0=0, p1=0)
-    one.commits({P0: (0, 10), P1: (0, 7)}).gives_back(P1)
-    one.commits({P0: (10, 12)})  # and is killed
-    two = Pod("w2", "b2", clock_ms=7 * MINUTE_MS).owns(2, p1=7).commits({P1: (7, 9)})
-    again = Pod("w1", "b3", clock_ms=61 * MINUTE_MS).owns(3, p0=12).commits({P0: (12, 20)}).loses(P0)
-    last = Pod("w3", "b4", clock_ms=20 * MINUTE_MS).owns(4, p0=20).commits({P0: (20, 21)}).stops()
-    return [one, two, again, last]
-
-
-def test_history_needs_no_clock() -> None:
-    """Owners follow each other by generations and offsets, whatever their clocks say."""
-    found = judged(lines_of(*relay()))
-
-    assert (found.violations, found.doubts, found.notes) == ([], [], [])
-    assert [(one.place.boot.worker, one.next_offset) for one in found.tenures["g"] if one.tp == P0] == [
-        ("w1", 12), ("w1", 20), ("w3", 21),
-    ]  # fmt: skip
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_lines_may_come_in_any_order_and_twice(seed: int) -> None:
-    """Collectors mix pods, cut files and deliver at least once."""
-    lines = lines_of(*relay())
-    mixed = lines + lines[::3]
-    Random(seed).shuffle(mixed)
-
-    found = judged(mixed)
-
-    assert (found.violations, found.doubts) == ([], [])
-    assert found.notes == [f"{len(lines[::3])} lines came more than once, and were taken once"]
 
 
 def test_lines_that_wait_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -299,13 +232,6 @@ def test_worker_that_is_rewound_after_it_gave_back_is_found_in_a_window_too() ->
     assert [one.rule for one in wrong.violations] == [LogRule.TRANSITION]
 
 
-def test_without_a_window_a_missing_beginning_is_a_doubt() -> None:
-    """Nobody has said that it is to be missing."""
-    pod = owner().commits({P0: (0, 10)})
-
-    assert judged(pod.lines[1:]).doubts == ["w1 (boot b1): line 1 of its own counting is missing"]
-
-
 def test_what_the_client_library_never_handed_over_is_in_no_line() -> None:
     """The fault that logs do not see: a jump is told, and that records were there nobody knows. The audit does."""
     pod = owner().say(events.OffsetGaps("source", 0, 1, [(3, 9)]))
@@ -373,10 +299,3 @@ def test_boot_behind_which_nobody_goes_on_is_in_no_line() -> None:
 
     assert judged(lines_of(first, last)) != judged(first.lines)
     assert (judged(first.lines).violations, judged(first.lines).doubts) == ([], [])
-
-
-def test_renumbered_lines_are_as_written() -> None:
-    """The tests' own helper changes nothing where nothing is gone."""
-    lines = lines_of(*relay())
-
-    assert judged(renumbered(lines)) == judged(lines)
