@@ -1,26 +1,30 @@
-"""A bucket that keeps versions: jobs read and delete the version that a reference names, whatever became of the key.
+"""Objects as jobs read and delete them: the version that a reference names, broken connections, bytes that are others.
 
-The servers of the tests keep none (S3Proxy: 501), so a small one does here: versions, delete markers, `If-Match`,
-ranges, and deletion of many, as S3 documents them.
+The servers of the tests keep no versions (S3Proxy: 501), so a small one does here: versions, delete markers,
+`If-Match`, ranges, and deletion of many, as S3 documents them; and it breaks the first bodies, if it is told to.
 """
 
 import hashlib
 import re
 import threading
 import xml.etree.ElementTree as ET
+import zlib
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from botocore.stub import Stubber
 from msgspec.structs import replace
 
 from log_partitioner.config.s3_settings import S3Settings
-from log_partitioner.formats.reference import Reference
+from log_partitioner.formats.model import PartitionKey
+from log_partitioner.formats.reference import Checksum, Reference
+from log_partitioner_pipeline import objects
 from log_partitioner_pipeline.errors import ObjectError
-from log_partitioner_pipeline.objects import Objects, Stored
-from log_partitioner_pipeline.pieces import ReadGroup, decode_share, encode_share, pieces_of
+from log_partitioner_pipeline.objects import Content, Objects, Stored
+from log_partitioner_pipeline.pieces import ReadGroup, ReferencePart, decode_share, encode_share, pieces_of
 from log_partitioner_pipeline.rows import Container
 from tests.pipeline.packs import KEY, Entry, write_object
 
@@ -34,6 +38,7 @@ class _Versions(ThreadingHTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.versions: dict[str, list[tuple[str, bytes | None]]] = {}
+        self.asked = self.broken = 0
         self._numbers = count()
 
     def put(self, content: bytes | None) -> str:
@@ -70,7 +75,10 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             span = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
             part = content if span is None else content[int(span[1]) : int(span[2]) + 1]
-            self._answer(200 if span is None else 206, part, {"ETag": etag_of(content)})
+            self.server.asked += 1
+            is_broken = self.server.asked <= self.server.broken
+            sent = part[: len(part) // 2] if is_broken else part
+            self._answer(200 if span is None else 206, sent, {"ETag": etag_of(content)}, length=len(part))
 
     def do_POST(self) -> None:
         """Delete many."""
@@ -83,9 +91,9 @@ class _Handler(BaseHTTPRequestHandler):
     def _refuse(self, status: int, code: str) -> None:
         self._answer(status, f"<Error><Code>{code}</Code></Error>".encode(), {})
 
-    def _answer(self, status: int, body: bytes, headers: dict[str, str]) -> None:
+    def _answer(self, status: int, body: bytes, headers: dict[str, str], *, length: int | None = None) -> None:
         self.send_response(status)
-        for name, value in {**headers, "Content-Length": str(len(body))}.items():
+        for name, value in {**headers, "Content-Length": str(len(body) if length is None else length)}.items():
             self.send_header(name, value)
         self.end_headers()
         self.wfile.write(body)
@@ -185,3 +193,139 @@ def test_deletion_takes_the_named_version_only(bucket: _Versions) -> None:
     store.delete([("data", OBJECT_KEY, None)])
     assert store.fetch(("data", OBJECT_KEY, None)) is None
     assert bucket.find(OBJECT_KEY, second) == b"another object"
+
+
+# A connection that breaks inside the body of an object, and bytes that are others.
+
+BODY = b"0123456789"
+PART = ReferencePart("r", PartitionKey("u", "2026-03-04", 5), 1, ((0, len(BODY)),), 0)
+CHECKSUM = Checksum("sha256", hashlib.sha256(BODY).hexdigest())
+WHOLE = ReadGroup("data", OBJECT_KEY, None, None, len(BODY), CHECKSUM, "", ("null",), (PART,))
+
+
+def test_broken_body_is_read_again(bucket: _Versions) -> None:
+    """Twice it breaks, then it comes; whoever asks."""
+    bucket.put(BODY)
+    bucket.broken = 2
+    assert objects_of(bucket).read(WHOLE) == Content(((0, BODY),))
+    bucket.asked = 0
+    stored = objects_of(bucket).fetch(("data", OBJECT_KEY, None))
+    assert (stored and stored.data, bucket.asked) == (BODY, 3)
+
+
+def test_body_that_stays_broken(bucket: _Versions) -> None:
+    """Not for ever: an error that names the object."""
+    bucket.put(BODY)
+    bucket.broken = 100
+    with pytest.raises(ObjectError, match=r"s3://data/p/pack/b-0\.avro"):
+        objects_of(bucket).read(WHOLE)
+    assert bucket.asked == 3
+
+
+def test_spans_of_an_object_give_what_lies_in_one_of_them() -> None:
+    """Where they are cut off, and what is between them, is nowhere."""
+    content = Content(((0, b"0123"), (8, b"89ab")))
+    assert (content.of(1, 3), content.of(8, 4)) == (b"123", b"89ab")
+    for start, length in ((2, 3), (5, 1), (7, 2), (11, 2)):
+        with pytest.raises(ValueError, match=f"no {length} bytes at {start}"):
+            content.of(start, length)
+
+
+def test_what_is_under_way_is_bounded_by_its_bytes(monkeypatch: pytest.MonkeyPatch, bucket: _Versions) -> None:
+    """In order, as many as there are threads for, and fewer where they are large; one too large goes alone."""
+    monkeypatch.setattr("log_partitioner_pipeline.objects._AHEAD_BYTES_MAX", 10)
+    begun: list[int] = []
+
+    def take(size: int) -> int:
+        begun.append(size)
+        return size
+
+    given = objects_of(bucket).ahead(take, [4, 4, 4, 50, 1], size_of=lambda size: size)
+    assert next(given) == 4
+    assert 50 not in begun
+    assert list(given) == [4, 4, 50, 1]
+
+
+@pytest.mark.parametrize("checksum", [CHECKSUM, Checksum("crc32", f"{zlib.crc32(BODY):08x}")])
+def test_altered_bytes_of_a_whole_object_are_refused(bucket: _Versions, checksum: Checksum) -> None:
+    """As many bytes, with one bit turned: without compression they might be rows of other values."""
+    bucket.put(BODY)
+    whole = replace(WHOLE, checksum=checksum)
+    assert objects_of(bucket).read(whole) == Content(((0, BODY),))
+    bucket.put(b"0123456788")
+    with pytest.raises(ObjectError, match=rf"s3://data/p/pack/b-0\.avro .* {checksum.algorithm} .* {checksum.value}"):
+        objects_of(bucket).read(whole)
+
+
+def test_an_unknown_checksum_is_no_proof(bucket: _Versions) -> None:
+    """Of a newer version of this code: refused, not passed over."""
+    bucket.put(BODY)
+    with pytest.raises(ObjectError, match=r"s3://data/p/pack/b-0\.avro .*unknown algorithm crc64nvme"):
+        objects_of(bucket).read(replace(WHOLE, checksum=Checksum("crc64nvme", "00")))
+
+
+def test_bytes_of_a_part_have_no_checksum_of_their_own(bucket: _Versions) -> None:
+    """The checksum is that of all bytes: what a span of them holds is proven by the audit, which reads them all."""
+    bucket.put(b"0123456788")
+    part = replace(PART, ranges=((0, 4),))
+    assert objects_of(bucket).read(replace(WHOLE, parts=(part,))) == Content(((0, b"0123"),))
+
+
+def test_schema_that_is_no_text(bucket: _Versions) -> None:
+    """It is named as everything else that cannot be read."""
+    bucket.put(b"\xff\xfe")
+    with pytest.raises(ObjectError, match=r"s3://data/p/pack/b-0\.avro is no text"):
+        objects_of(bucket).read_text("data", OBJECT_KEY)
+
+
+# Objects are deleted a thousand at a time; what S3 refuses is asked for again, and then an error.
+
+
+@pytest.fixture
+def stubbed(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Objects, Stubber]]:
+    """Objects of a client that answers what it is told."""
+    monkeypatch.setattr(objects, "_DELETE_AGAIN_S", 0)
+    settings = {"bucket": "data", "endpoint_url": "http://127.0.0.1:1", "access_key": "a", "secret_key": "s"}
+    store = Objects(S3Settings.model_validate(settings), threads=1)
+    with Stubber(store._client) as stubber:
+        yield store, stubber
+
+
+def expect(stubber: Stubber, keys: list[str], *, refused: dict[str, str] | None = None) -> None:
+    """Expect a request for these keys; some are refused, with a code."""
+    asked = {"Objects": [{"Key": key} for key in keys], "Quiet": True}
+    errors = [{"Key": key, "Code": code, "Message": "no"} for key, code in (refused or {}).items()]
+    stubber.add_response("delete_objects", {"Errors": errors}, {"Bucket": "data", "Delete": asked})
+
+
+def addresses(keys: list[str]) -> list[tuple[str, str, str | None]]:
+    """Give keys as addresses."""
+    return [("data", key, None) for key in keys]
+
+
+def test_more_than_s3_takes_at_once(stubbed: tuple[Objects, Stubber]) -> None:
+    """Two requests for 1001 objects."""
+    store, stubber = stubbed
+    keys = [f"{number}" for number in range(1001)]
+    expect(stubber, keys[:1000])
+    expect(stubber, keys[1000:])
+    store.delete(addresses(keys))
+    stubber.assert_no_pending_responses()
+
+
+def test_refused_once(stubbed: tuple[Objects, Stubber]) -> None:
+    """Only what was refused is asked for again; what is not there is deleted."""
+    store, stubber = stubbed
+    expect(stubber, ["a", "b", "c"], refused={"b": "InternalError", "c": "NoSuchKey"})
+    expect(stubber, ["b"])
+    store.delete(addresses(["a", "b", "c"]))
+    stubber.assert_no_pending_responses()
+
+
+def test_refused_for_good(stubbed: tuple[Objects, Stubber]) -> None:
+    """The error names an object, and why."""
+    store, stubber = stubbed
+    for _ in range(objects._DELETE_ATTEMPTS):
+        expect(stubber, ["a"], refused={"a": "AccessDenied"})
+    with pytest.raises(ObjectError, match=r"1 objects of data cannot be deleted, the first is a: AccessDenied no"):
+        store.delete(addresses(["a"]))
