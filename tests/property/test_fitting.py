@@ -13,7 +13,6 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from log_partitioner.batch.messages import message_bytes
-from log_partitioner.boundary import Message
 from log_partitioner.formats.dead_letter import decode_stored_record, parse_headers
 from log_partitioner.formats.flush_record import decode_flush_record, merge_parts
 from log_partitioner.formats.model import SourceRecord, TopicPartition
@@ -112,35 +111,3 @@ def test_record_of_several_letters_is_stored_once() -> None:
     assert len(letters) > 10
     assert max(map(len, by_record.values())) <= 2
     assert len([key for key in deployment.bucket.puts if "/_dead-letters/" in key]) <= 4
-
-
-@pytest.mark.parametrize("size", [FEW, MOST])
-def test_message_is_what_is_measured(size: Sizes) -> None:
-    """No number of Kafka's is larger than it is counted: head, lengths and varints of a batch of one record."""
-    headers = [("h" * 10, b"x" * size.header_bytes)] * 3
-    message = Message("t", b"k" * size.key_bytes, b"v" * size.value_bytes, headers)
-    assert message_bytes(message) >= len(record_batch(message))
-
-
-def record_batch(message: Message) -> bytes:
-    """Write a record batch of one record, format 2, as Kafka's protocol has it; its values are of no matter."""
-    body = b"\0" + varint(0) + varint(0) + sized(message.key) + sized(message.value) + varint(len(message.headers))
-    for name, value in message.headers:
-        body += sized(name.encode()) + sized(value)
-    return bytes(61) + varint(len(body)) + body
-
-
-def sized(data: bytes | None) -> bytes:
-    """Write bytes behind their length."""
-    return varint(-1) if data is None else varint(len(data)) + data
-
-
-def varint(number: int) -> bytes:
-    """Write a number as a zigzag varint."""
-    number = number << 1 if number >= 0 else -(number << 1) - 1
-    out = bytearray()
-    while number > 0x7F:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    out.append(number)
-    return bytes(out)

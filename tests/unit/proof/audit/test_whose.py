@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import msgspec
 import pytest
@@ -136,13 +135,6 @@ def test_fatal_dead_letter_of_a_record_that_decodes_is_told(value: object, notes
 # Several groups.
 
 
-def test_only_group_there_is_is_taken_where_none_is_named() -> None:
-    """Whatever its name is."""
-    report = renamed(clean_world().build(), OTHER, {"b1", "b2"}).audit()
-    assert report.exit_code is ExitCode.CLEAN
-    assert report.group_id == OTHER
-
-
 def test_two_groups_of_a_source_topic_are_refused_by_name_unless_one_is_named() -> None:
     """Named, each is audited for itself; a note says what was left out."""
     with pytest.raises(CouldNotTellError, match=f"groups {OTHER}, {GROUP} have flushed app: .* LOGP_KAFKA__GROUP_ID"):
@@ -153,20 +145,6 @@ def test_two_groups_of_a_source_topic_are_refused_by_name_unless_one_is_named() 
         assert report.exit_code is ExitCode.CLEAN
         (note,) = report.findings.notes
         assert note.startswith("9 messages are of group ")
-
-
-def test_group_of_other_source_topics_is_left_out_without_being_named() -> None:
-    """A staging release beside production, on the same output topics."""
-    world = with_a_double()
-    world.flush_records = [
-        one
-        if one.group_id == GROUP
-        else msgspec.structs.replace(
-            one, topic_partitions=tuple(msgspec.structs.replace(line, topic="web") for line in one.topic_partitions)
-        )
-        for one in world.flush_records
-    ]
-    assert world.audit().exit_code is ExitCode.CLEAN
 
 
 def adopted_world() -> World:
@@ -203,15 +181,6 @@ def test_what_was_not_adopted_is_missing(plant: Callable[[World], None]) -> None
     assert report.findings.counts[Kind.FLUSH_GAP]
 
 
-def test_groups_that_have_both_adopted_one_are_refused_by_name() -> None:
-    """Nobody can tell which of them goes on where it stopped."""
-    world = adopted_world()
-    world.adoptions.append(adoption({APP_0: 2, APP_1: 1}, group_id="third"))
-    with pytest.raises(CouldNotTellError, match=f"groups {GROUP}, third have all adopted {OTHER}"):
-        world.audit(kafka={"group_id": OTHER})
-    assert world.audit(kafka={"group_id": GROUP}).exit_code is ExitCode.CLEAN
-
-
 def test_adoption_of_a_later_version_could_not_tell() -> None:
     """Half of a history would be called missing."""
     world = adopted_world()
@@ -233,25 +202,34 @@ def adopting(group_id: str, from_group: str, topic: str) -> Adoption:
     return adoption({TopicPartition(topic, 0): 1}, group_id=group_id, from_group=from_group)
 
 
-def chosen(*adoptions: Adoption, **kafka: Any) -> str:
-    """Choose among two groups that have flushed `app`."""
-    groups = Groups()
-    groups.topics, groups.adoptions = {"a": {"app"}, "b": {"app"}}, list(adoptions)
-    settings = KafkaSettings(bootstrap_servers="nowhere:1", source_topics=("app",), **kafka)
-    return groups.lineage(settings).group_id
+BOTH = {"a": {"app"}, "b": {"app"}}
+TO_B = adopting("b", "a", "app")
 
 
-def test_adoption_of_another_topic_decides_nothing() -> None:
-    """Only of this one a group goes on where another has stopped."""
-    assert chosen(adopting("b", "a", "app"), group_id="a") == chosen(adopting("b", "a", "app")) == "b"
-    assert chosen(adopting("b", "a", "web"), group_id="a") == "a"
-    with pytest.raises(CouldNotTellError, match="groups a, b have flushed app"):
-        chosen(adopting("b", "a", "web"))
-
-
-def test_groups_that_have_adopted_each_other_are_refused_by_name_unless_one_is_named() -> None:
-    """A group that was renamed and named back; the default name is none of them."""
-    there_and_back = adopting("b", "a", "app"), adopting("a", "b", "app")
-    with pytest.raises(CouldNotTellError, match=r"groups a, b have adopted each other: .* LOGP_KAFKA__GROUP_ID"):
-        chosen(*there_and_back)
-    assert chosen(*there_and_back, group_id="a") == "a"
+@pytest.mark.parametrize(
+    ("topics", "adoptions", "named", "chosen"),
+    [
+        ({"a": {"app"}}, [], None, "a"),  # the only one there is, whatever its name is
+        ({"a": {"app"}, "b": {"web"}}, [], None, "a"),  # a staging release beside production, on the same outputs
+        (BOTH, [TO_B], None, "b"),
+        (BOTH, [TO_B], "a", "b"),
+        (BOTH, [adopting("b", "a", "web")], "a", "a"),  # an adoption of another topic decides nothing
+        (BOTH, [adopting("b", "a", "web")], None, CouldNotTellError("groups a, b have flushed app")),
+        (BOTH, [TO_B, adopting("c", "a", "app")], "a", CouldNotTellError("groups b, c have all adopted a")),
+        (BOTH, [TO_B, adopting("c", "a", "app")], "b", "b"),
+        (BOTH, [TO_B, adopting("a", "b", "app")], "a", "a"),  # renamed, and named back
+        (BOTH, [TO_B, adopting("a", "b", "app")], None, CouldNotTellError("a, b have adopted each other: .*GROUP_ID")),
+    ],
+)
+def test_group_that_is_audited_is_the_one_that_goes_on(
+    topics: dict[str, set[str]], adoptions: list[Adoption], named: str | None, chosen: str | CouldNotTellError
+) -> None:
+    """Among groups that have flushed the source topics; where nobody can tell, it is refused by name."""
+    groups, given = Groups(), {} if named is None else {"group_id": named}
+    groups.topics, groups.adoptions = topics, adoptions
+    settings = KafkaSettings(bootstrap_servers="nowhere:1", source_topics=("app",), **given)
+    if isinstance(chosen, str):
+        assert groups.lineage(settings).group_id == chosen
+    else:
+        with pytest.raises(CouldNotTellError, match=str(chosen)):
+            groups.lineage(settings)
