@@ -12,7 +12,7 @@ import time
 import urllib.error
 import urllib.request
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -312,6 +312,10 @@ class Deployment:
             output = log.read_text() if log.exists() else ""  # some tests put it away
             assert canaries.found_in(output) is None, f"I11: {name} has written {canaries.found_in(output)}"
             assert self.s3.endpoint.secret_key not in output, f"I11: {name} has written its secret key"
+
+
+Deploy = Callable[..., Deployment]
+"""Makes a deployment; what it takes is that of `Deployment` that no fixture gives."""
 
 
 def _client_settings(bootstrap_servers: str, endpoint: S3Endpoint) -> dict[str, str]:

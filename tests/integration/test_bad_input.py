@@ -14,13 +14,12 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
 from log_partitioner import zstd
-from tests.integration.harness import Deployment, Report
+from tests.integration.harness import Deploy, Deployment, Report
 from tests.integration.one_worker import WORKER, run_through
 from tests.integration.readback import (
     Parse,
@@ -697,32 +696,32 @@ def test_audit_agrees(kind: str, outcomes: Callable[[str], Outcome]) -> None:
 
 
 def test_record_too_large_for_the_dead_letters_is_stored_as_an_object(
-    kafka: KafkaHelper, s3: S3Helper, names: Names, tmp_path: Path
+    kafka: KafkaHelper, s3: S3Helper, names: Names, deploy: Deploy
 ) -> None:
     """The dead letter names the object that holds the record's bytes; key and headers stay with it if they fit."""
     topic = kafka.create_topic(names.topic("small-dead"), config={"max.message.bytes": "150000"})
     settings = {"LOGP_KAFKA__DEAD_LETTERS_TOPIC": topic, "LOGP_KAFKA__MESSAGE_BYTES_MAX": "120000"}
-    with Deployment(kafka=kafka, s3=s3, names=names, root=tmp_path, settings=settings) as deployment:
-        deployment.dead_letters_topic = topic
-        records = [
-            ToProduce(value=UNFIT, key=b"large", headers={"trace": b"\0\xff"}),
-            ToProduce(value=b"{", key=b"k" * 700_000),
-            *(ToProduce(value=UNFIT[:20_000], key=b"small %d" % number) for number in range(20)),
-            ToProduce(value=text_of(GOOD[0])),
-            ToProduce(value=text_of(WIDE)),
-        ]
-        run_through(deployment, records, timeout_s=40)
-        letters = {letter.key: letter for letter in read_dead_letters(deployment)}
-        assert len(letters) == 22
-        assert letters[None].object_key is not None
-        assert letters[b"small 7"].value == UNFIT[:20_000]
-        stored = letters[b"large"]
-        assert stored.object_key is not None
-        assert s3.read(deployment.bucket, stored.object_key) == UNFIT
-        assert (stored.value, stored.headers) == (None, [("trace", b"\0\xff")])
-        (wide,) = [found for found in read_objects(deployment) if found.rows[0].entry == WIDE]
-        assert wide.reference.schema.text is None
-        deployment.require_clean()
+    deployment = deploy(settings=settings)
+    deployment.dead_letters_topic = topic
+    records = [
+        ToProduce(value=UNFIT, key=b"large", headers={"trace": b"\0\xff"}),
+        ToProduce(value=b"{", key=b"k" * 700_000),
+        *(ToProduce(value=UNFIT[:20_000], key=b"small %d" % number) for number in range(20)),
+        ToProduce(value=text_of(GOOD[0])),
+        ToProduce(value=text_of(WIDE)),
+    ]
+    run_through(deployment, records, timeout_s=40)
+    letters = {letter.key: letter for letter in read_dead_letters(deployment)}
+    assert len(letters) == 22
+    assert letters[None].object_key is not None
+    assert letters[b"small 7"].value == UNFIT[:20_000]
+    stored = letters[b"large"]
+    assert stored.object_key is not None
+    assert s3.read(deployment.bucket, stored.object_key) == UNFIT
+    assert (stored.value, stored.headers) == (None, [("trace", b"\0\xff")])
+    (wide,) = [found for found in read_objects(deployment) if found.rows[0].entry == WIDE]
+    assert wide.reference.schema.text is None
+    deployment.require_clean()
 
 
 WIDE = entry_of("wide", **{f"a field with a long name {number}": number for number in range(900)})

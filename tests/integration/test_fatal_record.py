@@ -2,16 +2,12 @@
 
 import json
 import sys
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from log_partitioner.formats.dead_letter import parse_headers
-from tests.integration.harness import Deployment
-from tests.stack.kafka_helper import KafkaHelper, ToProduce
-from tests.stack.names import Names
-from tests.stack.s3_helper import S3Helper
+from tests.integration.harness import Deploy, Deployment
+from tests.stack.kafka_helper import ToProduce
 
 EXIT_CODE = 134
 ENDS = 1 + 1 + 2  # with many in hand; with few; alone
@@ -41,10 +37,9 @@ run()
 
 
 @pytest.fixture
-def deployment(kafka: KafkaHelper, s3: S3Helper, names: Names, tmp_path: Path) -> Iterator[Deployment]:
+def deployment(deploy: Deploy) -> Deployment:
     """A deployment of two TopicPartitions."""
-    with Deployment(kafka=kafka, s3=s3, names=names, root=tmp_path, partitions=2) as deployment:
-        yield deployment
+    return deploy(partitions=2)
 
 
 def test_record_that_ends_each_process_is_put_away_and_all_others_are_delivered(deployment: Deployment) -> None:

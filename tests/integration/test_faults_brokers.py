@@ -5,18 +5,14 @@ Each commit has exactly one outcome, and what comes out of a TopicPartition come
 
 import io
 from collections import defaultdict
-from collections.abc import Iterator
 from operator import itemgetter
-from pathlib import Path
 
 import fastavro
 import pytest
 
 from tests.integration.flow import Flow
-from tests.integration.harness import Deployment
+from tests.integration.harness import Deploy, Deployment
 from tests.stack.kafka_helper import KafkaHelper
-from tests.stack.names import Names
-from tests.stack.s3_helper import S3Helper
 from tools.local.kafka import KafkaCluster
 from tools.local.tcp_proxy import API_END_TXN, CutMoment, TcpProxy
 
@@ -29,19 +25,9 @@ Place = tuple[int, int]  # offset and index of an entry
 
 
 @pytest.fixture
-def deployment(
-    kafka_cluster: KafkaCluster, cluster_helper: KafkaHelper, s3: S3Helper, names: Names, tmp_path: Path
-) -> Iterator[Deployment]:
+def deployment(kafka_cluster: KafkaCluster, cluster_helper: KafkaHelper, deploy: Deploy) -> Deployment:
     """A deployment on three brokers, whose workers reach them through the proxies."""
-    with Deployment(
-        kafka=cluster_helper,
-        s3=s3,
-        names=names,
-        root=tmp_path,
-        bootstrap_servers=kafka_cluster.bootstrap_servers,
-        settings=SETTINGS,
-    ) as deployment:
-        yield deployment
+    return deploy(kafka=cluster_helper, bootstrap_servers=kafka_cluster.bootstrap_servers, settings=SETTINGS)
 
 
 def _leader(deployment: Deployment, topic: str, partition: int) -> int:

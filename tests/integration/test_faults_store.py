@@ -1,14 +1,9 @@
 """A store on its bad days: whatever it answers or does not, an object counts only where a reference names it."""
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from tests.integration.flow import some_records
-from tests.integration.harness import Deployment
-from tests.stack.kafka_helper import KafkaHelper
-from tests.stack.names import Names
+from tests.integration.harness import Deploy, Deployment
 from tests.stack.s3_helper import S3Helper
 from tools.local.s3_fault_rules import Action, Rule, access_denied, internal_error, lost_answer, slow_down
 from tools.local.s3_faults import S3FaultProxy
@@ -20,14 +15,9 @@ QUICK = {"LOGP_FLUSH__INTERVAL_S": "0.5", "LOGP_KAFKA__SESSION_TIMEOUT_S": "4"}
 
 
 @pytest.fixture
-def deployment(
-    kafka: KafkaHelper, s3: S3Helper, s3_faults: S3FaultProxy, names: Names, tmp_path: Path
-) -> Iterator[Deployment]:
+def deployment(s3_faults: S3FaultProxy, deploy: Deploy) -> Deployment:
     """A deployment whose workers reach the store through the fault proxy."""
-    with Deployment(
-        kafka=kafka, s3=s3, names=names, root=tmp_path, endpoint=s3_faults.endpoint, settings=QUICK
-    ) as deployment:
-        yield deployment
+    return deploy(endpoint=s3_faults.endpoint, settings=QUICK)
 
 
 def _write(deployment: Deployment, count: int = 120) -> list[tuple[int, int]]:
@@ -139,30 +129,28 @@ def test_access_denied_ends_the_worker_with_one_line(deployment: Deployment, s3_
 
 
 def test_slow_store_at_a_revoke_releases_when_the_budget_is_spent(
-    kafka: KafkaHelper, s3: S3Helper, s3_faults: S3FaultProxy, names: Names, tmp_path: Path
+    s3: S3Helper, s3_faults: S3FaultProxy, deploy: Deploy
 ) -> None:
     """The batch is discarded, the partitions are given back, and the new owner reads the records again."""
     settings = QUICK | {
         "LOGP_FLUSH__BUDGET_S": "20",
     }
-    with Deployment(
-        kafka=kafka, s3=s3, names=names, root=tmp_path, endpoint=s3_faults.endpoint, settings=settings
-    ) as deployment:
-        s3_faults.add(Rule(Action.STALL, "PUT", DATA, times=ALWAYS))
-        written = _write(deployment)
-        deployment.start("w1", LOGP_FLUSH__INTERVAL_S="600")
-        deployment.wait_metric("w1", "batch_entries", 144)
-        deployment.start("w2", LOGP_S3__ENDPOINT_URL=s3.endpoint.url)
+    deployment = deploy(endpoint=s3_faults.endpoint, settings=settings)
+    s3_faults.add(Rule(Action.STALL, "PUT", DATA, times=ALWAYS))
+    written = _write(deployment)
+    deployment.start("w1", LOGP_FLUSH__INTERVAL_S="600")
+    deployment.wait_metric("w1", "batch_entries", 144)
+    deployment.start("w2", LOGP_S3__ENDPOINT_URL=s3.endpoint.url)
 
-        (discarded,) = deployment.require_event("batch_discarded", "w1", cause="UploadError")
-        assert discarded["reason"] == "revoked"
-        deployment.require_event("partitions_revoked", "w1")
-        deployment.require_event("flush_committed", "w2")
-        assert 0 < deployment.committed() < len(written)
-        s3_faults.clear()
-        deployment.workers["w1"].terminate()
-        assert deployment.exit_code("w1") == 0
-        deployment.wait_drained(written)
+    (discarded,) = deployment.require_event("batch_discarded", "w1", cause="UploadError")
+    assert discarded["reason"] == "revoked"
+    deployment.require_event("partitions_revoked", "w1")
+    deployment.require_event("flush_committed", "w2")
+    assert 0 < deployment.committed() < len(written)
+    s3_faults.clear()
+    deployment.workers["w1"].terminate()
+    assert deployment.exit_code("w1") == 0
+    deployment.wait_drained(written)
 
-        assert deployment.stop_all() == {"w1": 0, "w2": 0}
-        deployment.require_clean()
+    assert deployment.stop_all() == {"w1": 0, "w2": 0}
+    deployment.require_clean()

@@ -4,10 +4,8 @@ import os
 from pathlib import Path
 
 from tests.integration.flow import some_records
-from tests.integration.harness import Deployment
+from tests.integration.harness import Deploy, Deployment
 from tests.stack.kafka_helper import KafkaHelper
-from tests.stack.names import Names
-from tests.stack.s3_helper import S3Helper
 
 QUICK = {"LOGP_FLUSH__INTERVAL_S": "0.5", "LOGP_KAFKA__SESSION_TIMEOUT_S": "4"}
 PARTITIONS = 6
@@ -28,30 +26,30 @@ def _require_only_spool_errors(deployment: Deployment, name: str) -> None:
     assert causes <= {"SpoolError", "RecordingFailed"}, causes
 
 
-def test_full_disk_is_waited_out(kafka: KafkaHelper, s3: S3Helper, names: Names, tmp_path: Path) -> None:
+def test_full_disk_is_waited_out(kafka: KafkaHelper, tmp_path: Path, deploy: Deploy) -> None:
     """Nothing fits any more: another worker still gets its share, and the first goes on when there is room."""
     spool = tmp_path / "small"
-    with Deployment(kafka=kafka, s3=s3, names=names, root=tmp_path, settings=QUICK) as deployment:
-        worker = deployment.start("w1", inside=_small_disk(spool, kib=4096), LOGP_SPOOL__DIRECTORY=str(spool))
-        deployment.require_event("partitions_assigned", "w1")
-        filler = Path(f"/proc/{worker.pid}/root{spool}/filler")
-        _fill(filler)
-        written = kafka.produce(deployment.source, some_records(120, partitions=PARTITIONS))
-        deployment.require_event("paused", "w1", times=2)
-        deployment.start("w2")  # a rebalance needs the polls of w1
-        for name in ("w1", "w2"):
-            deployment.wait_metric(name, "owned_topic_partitions", PARTITIONS // 2)
-        deployment.require_event("flush_committed", "w2")
-        deployment.require_event("paused", "w1", times=deployment.count("paused", "w1") + 1)
-        assert deployment.get("w1", "/livez")[0] == 200
-        assert deployment.count("flush_committed", "w1") == 0
-        filler.unlink()
-        deployment.wait_drained(written)
+    deployment = deploy(settings=QUICK)
+    worker = deployment.start("w1", inside=_small_disk(spool, kib=4096), LOGP_SPOOL__DIRECTORY=str(spool))
+    deployment.require_event("partitions_assigned", "w1")
+    filler = Path(f"/proc/{worker.pid}/root{spool}/filler")
+    _fill(filler)
+    written = kafka.produce(deployment.source, some_records(120, partitions=PARTITIONS))
+    deployment.require_event("paused", "w1", times=2)
+    deployment.start("w2")  # a rebalance needs the polls of w1
+    for name in ("w1", "w2"):
+        deployment.wait_metric(name, "owned_topic_partitions", PARTITIONS // 2)
+    deployment.require_event("flush_committed", "w2")
+    deployment.require_event("paused", "w1", times=deployment.count("paused", "w1") + 1)
+    assert deployment.get("w1", "/livez")[0] == 200
+    assert deployment.count("flush_committed", "w1") == 0
+    filler.unlink()
+    deployment.wait_drained(written)
 
-        deployment.require_event("flush_committed", "w1")
-        _require_only_spool_errors(deployment, "w1")
-        assert deployment.stop_all() == {"w1": 0, "w2": 0}
-        deployment.require_clean()
+    deployment.require_event("flush_committed", "w1")
+    _require_only_spool_errors(deployment, "w1")
+    assert deployment.stop_all() == {"w1": 0, "w2": 0}
+    deployment.require_clean()
 
 
 def _fill(filler: Path) -> None:

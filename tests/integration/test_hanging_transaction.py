@@ -5,8 +5,6 @@ producer's transaction ends, so that its marker is left out, and the transaction
 """
 
 import re
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
@@ -14,11 +12,10 @@ from confluent_kafka.cimpl import NewTopic
 
 from log_partitioner.runtime.open_transactions import TELL_S
 from tests.integration.flow import some_records
-from tests.integration.harness import Deployment
+from tests.integration.harness import Deploy, Deployment
 from tests.integration.segments import bystander, leader, runbook, states_of, told, transactions_in
 from tests.stack.kafka_helper import KafkaHelper
 from tests.stack.names import Names
-from tests.stack.s3_helper import S3Helper
 from tools.local.kafka import KafkaCluster
 from tools.local.topics import create_missing
 
@@ -43,16 +40,11 @@ def keeper(kafka_cluster: KafkaCluster, cluster_helper: KafkaHelper, names: Name
 
 
 @pytest.fixture
-def deployment(
-    kafka_cluster: KafkaCluster, cluster_helper: KafkaHelper, s3: S3Helper, names: Names, tmp_path: Path, keeper: int
-) -> Iterator[Deployment]:
+def deployment(kafka_cluster: KafkaCluster, cluster_helper: KafkaHelper, keeper: int, deploy: Deploy) -> Deployment:
     """A deployment that reads this source."""
     del kafka_cluster, keeper
     settings = {"LOGP_FLUSH__INTERVAL_S": "1"}
-    with Deployment(
-        kafka=cluster_helper, s3=s3, names=names, root=tmp_path, partitions=2, settings=settings
-    ) as deployment:
-        yield deployment
+    return deploy(kafka=cluster_helper, partitions=2, settings=settings)
 
 
 def _hang(cluster: KafkaCluster, deployment: Deployment, transactional_id: str, keeper: int) -> int:

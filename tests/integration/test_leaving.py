@@ -2,17 +2,13 @@
 
 import os
 import time
-from collections.abc import Iterator
-from pathlib import Path
 
 import confluent_kafka
 import pytest
 
 from tests.integration.flow import some_records
-from tests.integration.harness import Deployment
+from tests.integration.harness import Deploy, Deployment
 from tests.stack.kafka_helper import KafkaHelper
-from tests.stack.names import Names
-from tests.stack.s3_helper import S3Helper
 from tools.local.kafka import KafkaCluster
 from tools.local.s3_fault_rules import Action, Rule
 from tools.local.s3_faults import S3FaultProxy
@@ -25,18 +21,9 @@ SETTLED_S = 2.0
 
 
 @pytest.fixture
-def deployment(
-    kafka_cluster: KafkaCluster, cluster_helper: KafkaHelper, s3: S3Helper, names: Names, tmp_path: Path
-) -> Iterator[Deployment]:
+def deployment(kafka_cluster: KafkaCluster, cluster_helper: KafkaHelper, deploy: Deploy) -> Deployment:
     """A deployment whose workers reach the brokers through proxies."""
-    with Deployment(
-        kafka=cluster_helper,
-        s3=s3,
-        names=names,
-        root=tmp_path,
-        bootstrap_servers=kafka_cluster.bootstrap_servers,
-    ) as deployment:
-        yield deployment
+    return deploy(kafka=cluster_helper, bootstrap_servers=kafka_cluster.bootstrap_servers)
 
 
 def hold(cluster: KafkaCluster) -> None:
@@ -124,35 +111,33 @@ def test_worker_that_waits_for_anothers_transaction_leaves_the_group(deployment:
     consumer.close()
 
 
-def test_uploads_under_way_are_finished(
-    kafka: KafkaHelper, s3: S3Helper, s3_faults: S3FaultProxy, names: Names, tmp_path: Path
-) -> None:
+def test_uploads_under_way_are_finished(kafka: KafkaHelper, s3_faults: S3FaultProxy, deploy: Deploy) -> None:
     """One SIGTERM during a slow flush by interval: that flush commits, and nothing is flushed twice."""
-    with Deployment(kafka=kafka, s3=s3, names=names, root=tmp_path, endpoint=s3_faults.endpoint) as deployment:
-        s3_faults.add(Rule(Action.DELAY, "PUT", DATA, times=4, delay_s=600))
-        written = kafka.produce(deployment.source, some_records(60, partitions=6))
-        deployment.start("w1", LOGP_FLUSH__INTERVAL_S="0.5")
-        kafka.wait_for("uploads under way", lambda: s3_faults.done[Action.DELAY] == 4, timeout_s=60)
-        deployment.workers["w1"].terminate()
-        s3_faults.clear()
+    deployment = deploy(endpoint=s3_faults.endpoint)
+    s3_faults.add(Rule(Action.DELAY, "PUT", DATA, times=4, delay_s=600))
+    written = kafka.produce(deployment.source, some_records(60, partitions=6))
+    deployment.start("w1", LOGP_FLUSH__INTERVAL_S="0.5")
+    kafka.wait_for("uploads under way", lambda: s3_faults.done[Action.DELAY] == 4, timeout_s=60)
+    deployment.workers["w1"].terminate()
+    s3_faults.clear()
 
-        assert deployment.exit_code("w1", within_s=GRACE_S) == 0
-        deployment.wait_drained(written, timeout_s=5)
-        assert [flush.reason for flush in deployment.flush_records()] == ["interval"]
-        deployment.require_clean()
+    assert deployment.exit_code("w1", within_s=GRACE_S) == 0
+    deployment.wait_drained(written, timeout_s=5)
+    assert [flush.reason for flush in deployment.flush_records()] == ["interval"]
+    deployment.require_clean()
 
 
-def test_two_stop_at_once(kafka: KafkaHelper, s3: S3Helper, names: Names, tmp_path: Path) -> None:
+def test_two_stop_at_once(kafka: KafkaHelper, deploy: Deploy) -> None:
     """Each flushes its own batch although the other's leaving makes a rebalance meanwhile."""
-    with Deployment(kafka=kafka, s3=s3, names=names, root=tmp_path, protocol="consumer") as deployment:
-        for name in ("w1", "w2"):
-            deployment.start(name, LOGP_FLUSH__INTERVAL_S=NEVER)
-        for name in ("w1", "w2"):
-            deployment.wait_metric(name, "owned_topic_partitions", 3)
-        written = kafka.produce(deployment.source, some_records(120, partitions=6))
-        for name in ("w1", "w2"):
-            deployment.wait_metric(name, "records_total", 60)
+    deployment = deploy(protocol="consumer")
+    for name in ("w1", "w2"):
+        deployment.start(name, LOGP_FLUSH__INTERVAL_S=NEVER)
+    for name in ("w1", "w2"):
+        deployment.wait_metric(name, "owned_topic_partitions", 3)
+    written = kafka.produce(deployment.source, some_records(120, partitions=6))
+    for name in ("w1", "w2"):
+        deployment.wait_metric(name, "records_total", 60)
 
-        assert deployment.stop_all() == {"w1": 0, "w2": 0}
-        deployment.wait_drained(written, timeout_s=5)
-        deployment.require_clean()
+    assert deployment.stop_all() == {"w1": 0, "w2": 0}
+    deployment.wait_drained(written, timeout_s=5)
+    deployment.require_clean()

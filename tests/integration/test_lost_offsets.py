@@ -2,29 +2,21 @@
 
 import re
 import time
-from pathlib import Path
 
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 
 from log_partitioner.formats import offset_metadata
 from tests.integration.flow import some_records
-from tests.integration.harness import PROTOCOLS, Deployment
+from tests.integration.harness import PROTOCOLS, Deploy, Deployment
 from tests.stack.kafka_helper import KafkaHelper
-from tests.stack.names import Names
-from tests.stack.s3_helper import S3Helper
 
 TWO = 2
 FOREIGN = 5_000
 COORDINATOR_S = 30.0
 
 
-def deployed(
-    kafka: KafkaHelper, s3: S3Helper, names: Names, root: Path, protocol: str = "cooperative-sticky", **settings: str
-) -> Deployment:
-    """Make a deployment that flushes often."""
-    quick = {"LOGP_FLUSH__INTERVAL_S": "0.5", **settings}
-    return Deployment(kafka=kafka, s3=s3, names=names, root=root, partitions=TWO, protocol=protocol, settings=quick)
+QUICK = {"LOGP_FLUSH__INTERVAL_S": "0.5"}
 
 
 def drained(deployment: Deployment, records: int = 40) -> list[tuple[int, int]]:
@@ -90,48 +82,44 @@ def records_of(deployment: Deployment) -> int:
     ("place", "records"), [("committed", 10), pytest.param("beginning", 50, marks=pytest.mark.sweep)]
 )
 def test_topic_made_anew_while_the_worker_is_away_is_refused_until_a_command_says_how_to_go_on(
-    kafka: KafkaHelper, s3: S3Helper, names: Names, tmp_path: Path, place: str, records: int
+    kafka: KafkaHelper, place: str, records: int, deploy: Deploy
 ) -> None:
     """The committed number is in range, but names other records."""
-    with deployed(kafka, s3, names, tmp_path) as deployment:
-        drained(deployment)
-        old = offset_metadata.decode(kafka.committed_metadata(deployment.group, deployment.source)[0]).topic_id
-        _remake_and_restore(deployment)
-        written = kafka.produce(deployment.source, some_records(50, partitions=TWO))
-        line = complaint(deployment, "w2")
-        assert line.startswith(f"StartPositionError: topic {deployment.source} was made anew under its name")
-        assert f"{deployment.source}-0 (20, of id {old})" in line
-        assert f"`log-partitioner offsets set --topic {deployment.source} --to {place}`" in line
-        assert deployment.committed_offsets() == {0: 20, 1: 20}
+    deployment = deploy(partitions=TWO, settings=QUICK)
+    drained(deployment)
+    old = offset_metadata.decode(kafka.committed_metadata(deployment.group, deployment.source)[0]).topic_id
+    _remake_and_restore(deployment)
+    written = kafka.produce(deployment.source, some_records(50, partitions=TWO))
+    line = complaint(deployment, "w2")
+    assert line.startswith(f"StartPositionError: topic {deployment.source} was made anew under its name")
+    assert f"{deployment.source}-0 (20, of id {old})" in line
+    assert f"`log-partitioner offsets set --topic {deployment.source} --to {place}`" in line
+    assert deployment.committed_offsets() == {0: 20, 1: 20}
 
-        command = ["offsets", "set", "--topic", deployment.source, "--to", place]
-        code, text = deployment.run(*command)
-        assert (code, text.count("-> 20" if place == "committed" else "-> 0")) == (0, 2), text
-        assert f"{deployment.source}-0: 20 (of another topic of this name, {old}" in text
-        deployment.start("w3")
-        deployment.wait_drained(written)
-        assert records_of(deployment) == 40 + records
-        deployment.stop_all()
-        code, text = deployment.run(*command)
-        assert (code, "repeat the command with --yes" in text) == ((0, False) if place == "committed" else (1, True)), (
-            text
-        )
+    command = ["offsets", "set", "--topic", deployment.source, "--to", place]
+    code, text = deployment.run(*command)
+    assert (code, text.count("-> 20" if place == "committed" else "-> 0")) == (0, 2), text
+    assert f"{deployment.source}-0: 20 (of another topic of this name, {old}" in text
+    deployment.start("w3")
+    deployment.wait_drained(written)
+    assert records_of(deployment) == 40 + records
+    deployment.stop_all()
+    code, text = deployment.run(*command)
+    assert (code, "repeat the command with --yes" in text) == ((0, False) if place == "committed" else (1, True)), text
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_topic_made_anew_while_a_worker_runs_stops_it(
-    kafka: KafkaHelper, s3: S3Helper, names: Names, tmp_path: Path, protocol: str
-) -> None:
+def test_topic_made_anew_while_a_worker_runs_stops_it(kafka: KafkaHelper, protocol: str, deploy: Deploy) -> None:
     """The client library takes the new id over and reads on; a worker asks before each flush of its loop."""
-    with deployed(kafka, s3, names, tmp_path, protocol) as deployment:
-        written = kafka.produce(deployment.source, some_records(40, partitions=TWO))
-        deployment.start("w1")
-        deployment.wait_drained(written)
-        _remake(deployment)
-        kafka.produce(deployment.source, some_records(60, partitions=TWO))
-        assert deployment.exit_code("w1", within_s=90) == 1
-        (line,) = deployment.complaints("w1")
-        assert re.search("was made anew|no such topic|UNKNOWN_TOPIC", line), line
+    deployment = deploy(partitions=TWO, protocol=protocol, settings=QUICK)
+    written = kafka.produce(deployment.source, some_records(40, partitions=TWO))
+    deployment.start("w1")
+    deployment.wait_drained(written)
+    _remake(deployment)
+    kafka.produce(deployment.source, some_records(60, partitions=TWO))
+    assert deployment.exit_code("w1", within_s=90) == 1
+    (line,) = deployment.complaints("w1")
+    assert re.search("was made anew|no such topic|UNKNOWN_TOPIC", line), line
 
 
 @pytest.mark.parametrize(
@@ -143,36 +131,36 @@ def test_topic_made_anew_while_a_worker_runs_stops_it(
     ],
 )
 def test_lost_offsets_are_refused_until_a_command_takes_them_from_flush_records(
-    kafka: KafkaHelper, s3: S3Helper, names: Names, tmp_path: Path, protocol: str, kept: int
+    kafka: KafkaHelper, protocol: str, kept: int, deploy: Deploy
 ) -> None:
     """An expired group, an offset of long ago: with the command nothing is missing and nothing is doubled.
 
     Flush records are read back over many chunks: thousands of another group, which publishes another topic, lie behind.
     """
-    with deployed(kafka, s3, names, tmp_path, protocol) as deployment:
-        drained(deployment)
-        _drop_group(deployment)
-        if kept:
-            restore(deployment, [TopicPartition(deployment.source, 0, 7)])
-        (message,) = kafka.read_committed(deployment.flushes_topic)[-1:]
-        foreign = (message.value() or b"").replace(deployment.group.encode(), b"another")
-        foreign = foreign.replace(deployment.source.encode(), b"web")
-        kafka.produce_values(deployment.flushes_topic, [foreign] * FOREIGN)
-        written = kafka.produce(deployment.source, some_records(40, partitions=TWO, first=40))
-        line = complaint(deployment, "w2")
-        assert line.startswith(f"StartPositionError: group {deployment.group} has lost committed offsets")
-        assert all(f"{deployment.source}-{number} at 20" in line for number in range(TWO)), line
-        assert f"`log-partitioner offsets set --topic {deployment.source} --to flushed`" in line
-        assert deployment.committed_offsets() == ({0: 7} if kept else {})
+    deployment = deploy(partitions=TWO, protocol=protocol, settings=QUICK)
+    drained(deployment)
+    _drop_group(deployment)
+    if kept:
+        restore(deployment, [TopicPartition(deployment.source, 0, 7)])
+    (message,) = kafka.read_committed(deployment.flushes_topic)[-1:]
+    foreign = (message.value() or b"").replace(deployment.group.encode(), b"another")
+    foreign = foreign.replace(deployment.source.encode(), b"web")
+    kafka.produce_values(deployment.flushes_topic, [foreign] * FOREIGN)
+    written = kafka.produce(deployment.source, some_records(40, partitions=TWO, first=40))
+    line = complaint(deployment, "w2")
+    assert line.startswith(f"StartPositionError: group {deployment.group} has lost committed offsets")
+    assert all(f"{deployment.source}-{number} at 20" in line for number in range(TWO)), line
+    assert f"`log-partitioner offsets set --topic {deployment.source} --to flushed`" in line
+    assert deployment.committed_offsets() == ({0: 7} if kept else {})
 
-        command = ["offsets", "set", "--topic", deployment.source, "--to", "flushed"]
-        code, text = deployment.run(*command, "--dry-run")
-        assert (code, text.count(" -> 20\n")) == (0, TWO), text
-        assert deployment.committed_offsets() == ({0: 7} if kept else {})
-        code, text = deployment.run(*command)
-        assert (code, text.count(" -> 20\n")) == (0, TWO), text
-        deployment.start("w3")
-        deployment.wait_drained(written)
-        code, text = deployment.run(*command)
-        assert (code, text.count("left: it is there")) == (0, TWO), text
-        deployment.require_clean()
+    command = ["offsets", "set", "--topic", deployment.source, "--to", "flushed"]
+    code, text = deployment.run(*command, "--dry-run")
+    assert (code, text.count(" -> 20\n")) == (0, TWO), text
+    assert deployment.committed_offsets() == ({0: 7} if kept else {})
+    code, text = deployment.run(*command)
+    assert (code, text.count(" -> 20\n")) == (0, TWO), text
+    deployment.start("w3")
+    deployment.wait_drained(written)
+    code, text = deployment.run(*command)
+    assert (code, text.count("left: it is there")) == (0, TWO), text
+    deployment.require_clean()

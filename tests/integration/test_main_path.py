@@ -4,10 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.harness import Deployment
+from tests.integration.harness import Deploy
 from tests.stack.kafka_helper import KafkaHelper, ToProduce
-from tests.stack.names import Names
-from tests.stack.s3_helper import S3Helper
 from tools.demo.generate import generate
 from tools.demo.settings import GeneratorSettings
 
@@ -22,7 +20,7 @@ def _generated(entries: int, seed: int) -> list[ToProduce]:
 
 @pytest.mark.main_path
 def test_worker_is_joined_by_another_everything_accounted_for(
-    kafka: KafkaHelper, s3: S3Helper, names: Names, tmp_path: Path
+    kafka: KafkaHelper, tmp_path: Path, deploy: Deploy
 ) -> None:
     """Of 20,000 awkward entries none is missing, doubled, misplaced or altered, and nothing is read twice.
 
@@ -31,28 +29,28 @@ def test_worker_is_joined_by_another_everything_accounted_for(
     settings = {"LOGP_FLUSH__INTERVAL_S": "600", "LOGP_KAFKA__SESSION_TIMEOUT_S": "4"}
     records = _generated(20_000, seed=7)
     half = len(records) // 2
-    with Deployment(kafka=kafka, s3=s3, names=names, root=tmp_path, settings=settings) as deployment:
-        written = kafka.produce(deployment.source, records[:half])
-        deployment.start("w1")
-        deployment.wait_metric("w1", "records_total", half)
-        assert deployment.committed() == 0
-        deployment.start("w2")
-        for name in ("w1", "w2"):
-            deployment.wait_metric(name, "owned_topic_partitions", 3)
-        deployment.wait_drained(written, timeout_s=5)
+    deployment = deploy(settings=settings)
+    written = kafka.produce(deployment.source, records[:half])
+    deployment.start("w1")
+    deployment.wait_metric("w1", "records_total", half)
+    assert deployment.committed() == 0
+    deployment.start("w2")
+    for name in ("w1", "w2"):
+        deployment.wait_metric(name, "owned_topic_partitions", 3)
+    deployment.wait_drained(written, timeout_s=5)
 
-        written += kafka.produce(deployment.source, records[half:])
-        kafka.wait_for(
-            "everything is taken",
-            lambda: sum(deployment.metric(name, "records_total") for name in ("w1", "w2")) == len(records),
-            timeout_s=60,
-        )
-        assert (deployment.rewinds(), deployment.count("records_refused")) == ([], 0)
-        assert deployment.stop_all() == {"w1": 0, "w2": 0}
-        deployment.wait_drained(written, timeout_s=5)
-        deployment.require_clean()
-        flushes = deployment.flush_records()
-        assert sorted(flush.reason for flush in flushes) == ["revoked", "stopping", "stopping"]
-        for totals in (flush.totals for flush in flushes):
-            assert totals.entries == totals.entries_in_files + totals.dead_letters
-        assert not [path for path in (tmp_path / "spool").rglob("*") if path.is_file() and path.name[0] != "."]
+    written += kafka.produce(deployment.source, records[half:])
+    kafka.wait_for(
+        "everything is taken",
+        lambda: sum(deployment.metric(name, "records_total") for name in ("w1", "w2")) == len(records),
+        timeout_s=60,
+    )
+    assert (deployment.rewinds(), deployment.count("records_refused")) == ([], 0)
+    assert deployment.stop_all() == {"w1": 0, "w2": 0}
+    deployment.wait_drained(written, timeout_s=5)
+    deployment.require_clean()
+    flushes = deployment.flush_records()
+    assert sorted(flush.reason for flush in flushes) == ["revoked", "stopping", "stopping"]
+    for totals in (flush.totals for flush in flushes):
+        assert totals.entries == totals.entries_in_files + totals.dead_letters
+    assert not [path for path in (tmp_path / "spool").rglob("*") if path.is_file() and path.name[0] != "."]

@@ -1,34 +1,31 @@
 """What is committed behind a transaction that nobody has ended yet: an audit waits for it, and misses nothing."""
 
-from pathlib import Path
-
 from confluent_kafka import Producer
 
 from log_partitioner.adapters.kafka.topics import KafkaTopics
 from log_partitioner.config.settings import KafkaSettings
 from log_partitioner.formats.model import TopicPartition
-from tests.integration.harness import Deployment
+from tests.integration.harness import Deploy
 from tests.stack.kafka_helper import KafkaHelper
 from tests.stack.names import Names
-from tests.stack.s3_helper import S3Helper
 
 ENTRY = b'{"user": "ann", "time": "2024-05-01T10:00:00Z"}'
 
 
 def test_batch_behind_a_killed_workers_transaction_is_not_missed(
-    kafka: KafkaHelper, s3: S3Helper, names: Names, tmp_path: Path
+    kafka: KafkaHelper, names: Names, deploy: Deploy
 ) -> None:
     """(1) A worker is killed while it commits; (2) another commits; (3) until the broker ends (1), (2) is hidden."""
-    with Deployment(kafka=kafka, s3=s3, names=names, root=tmp_path) as deployment:
-        topics = [deployment.references_topic, deployment.flushes_topic, deployment.dead_letters_topic]
-        tps = [TopicPartition(topic, number) for topic in topics for number in kafka.partitions(topic)]
-        deployment.start("w1")
-        deployment.wait_drained(kafka.produce_values(deployment.source, [ENTRY]))
-        killed = _open_transaction(kafka, names, tps)
-        deployment.wait_drained(kafka.produce_values(deployment.source, [ENTRY]))
-        assert len(deployment.flush_records()) == 1, "the second is hidden"
+    deployment = deploy()
+    topics = [deployment.references_topic, deployment.flushes_topic, deployment.dead_letters_topic]
+    tps = [TopicPartition(topic, number) for topic in topics for number in kafka.partitions(topic)]
+    deployment.start("w1")
+    deployment.wait_drained(kafka.produce_values(deployment.source, [ENTRY]))
+    killed = _open_transaction(kafka, names, tps)
+    deployment.wait_drained(kafka.produce_values(deployment.source, [ENTRY]))
+    assert len(deployment.flush_records()) == 1, "the second is hidden"
 
-        report = deployment.require_clean()
+    report = deployment.require_clean()
 
     assert report.json["counts"]["entries_in_files"] == 2
     del killed

@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
 from tests.integration.flow import some_records
-from tests.integration.harness import PROTOCOLS, Deployment
+from tests.integration.harness import PROTOCOLS, Deploy, Deployment
 from tests.stack.kafka_helper import KafkaHelper
-from tests.stack.names import Names
-from tests.stack.s3_helper import S3Helper
 
 SOON_S = 10.0  # from the start of the process to the first line that names what is wrong
 LOADED = 3  # times as long, where others have most of the machine
 
 
 @pytest.fixture
-def deployment(kafka: KafkaHelper, s3: S3Helper, names: Names, tmp_path: Path) -> Iterator[Deployment]:
+def deployment(deploy: Deploy) -> Deployment:
     """A deployment with short intervals."""
     settings = {"LOGP_FLUSH__INTERVAL_S": "0.5", "LOGP_KAFKA__SESSION_TIMEOUT_S": "4"}
-    with Deployment(kafka=kafka, s3=s3, names=names, root=tmp_path, partitions=2, settings=settings) as deployment:
-        yield deployment
+    return deploy(partitions=2, settings=settings)
 
 
 def configure(kafka: KafkaHelper, topic: str, name: str, value: str) -> None:
@@ -115,22 +110,20 @@ def test_topic_that_is_deleted_while_a_worker_runs_is_named_until_it_is_there_ag
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_member_without_partitions_is_ready(
-    kafka: KafkaHelper, s3: S3Helper, names: Names, tmp_path: Path, protocol: str
-) -> None:
+def test_member_without_partitions_is_ready(kafka: KafkaHelper, protocol: str, deploy: Deploy) -> None:
     """An assignment of nothing is an answer of the group: else idle members hold up a rollout (KAFKA_FACTS R18).
 
     It takes over when the owner leaves.
     """
-    with Deployment(kafka=kafka, s3=s3, names=names, root=tmp_path, partitions=1, protocol=protocol) as deployment:
-        for name in ("w1", "w2"):
-            deployment.start(name)
-            kafka.wait_for(f"{name} is ready", lambda name=name: deployment.get(name, "/readyz")[0] == 200)
-        owned = {deployment.metric(name, "owned_topic_partitions"): name for name in ("w1", "w2")}
-        assert owned.keys() == {0, 1}
-        deployment.workers[owned[1]].terminate()
-        deployment.wait_metric(owned[0], "owned_topic_partitions", 1)
-        assert set(deployment.stop_all().values()) == {0}
+    deployment = deploy(partitions=1, protocol=protocol)
+    for name in ("w1", "w2"):
+        deployment.start(name)
+        kafka.wait_for(f"{name} is ready", lambda name=name: deployment.get(name, "/readyz")[0] == 200)
+    owned = {deployment.metric(name, "owned_topic_partitions"): name for name in ("w1", "w2")}
+    assert owned.keys() == {0, 1}
+    deployment.workers[owned[1]].terminate()
+    deployment.wait_metric(owned[0], "owned_topic_partitions", 1)
+    assert set(deployment.stop_all().values()) == {0}
 
 
 def test_worker_whose_user_path_matches_nothing_works_and_is_never_ready(

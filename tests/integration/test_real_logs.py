@@ -9,13 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.harness import Deployment
+from tests.integration.harness import Deploy
 from tests.integration.one_worker import run_through
 from tests.integration.readback import read_objects
 from tests.integration.real_log import PARTITIONS, RULES, RealLog, lines_of, name_of, real_log_files
-from tests.stack.kafka_helper import KafkaHelper
-from tests.stack.names import Names
-from tests.stack.s3_helper import S3Helper
 
 ENTRIES_MAX = 10_000
 STEPS = {file: -(-RULES[name_of(file)].entries // ENTRIES_MAX) for file in real_log_files()}
@@ -30,19 +27,15 @@ CASES = [
 
 
 @pytest.mark.parametrize(("file", "step"), CASES)
-def test_real_logs_come_out_as_they_went_in(
-    file: Path, step: int, kafka: KafkaHelper, s3: S3Helper, names: Names, tmp_path: Path
-) -> None:
+def test_real_logs_come_out_as_they_went_in(file: Path, step: int, deploy: Deploy) -> None:
     """Every entry is in one row of the right user, date and hour, or a dead letter, and equal field by field."""
     rules, lines = RULES[name_of(file)], lines_of(file)
     assert len(lines) == rules.entries
     log = RealLog(lines[::step], rules)
-    with Deployment(
-        kafka=kafka, s3=s3, names=names, root=tmp_path, partitions=PARTITIONS, settings=rules.settings()
-    ) as deployment:
-        log.note_places(run_through(deployment, log.records(), LOGP_SPOOL__BYTES_MAX=str(4 << 30)))
-        for found in read_objects(deployment):
-            log.check_reference(found.reference.partition_key, found.reference.entries, found.rows)
-        log.check_dead_letters(deployment)
-        log.check_nothing_is_missing()
-        deployment.require_clean()
+    deployment = deploy(partitions=PARTITIONS, settings=rules.settings())
+    log.note_places(run_through(deployment, log.records(), LOGP_SPOOL__BYTES_MAX=str(4 << 30)))
+    for found in read_objects(deployment):
+        log.check_reference(found.reference.partition_key, found.reference.entries, found.rows)
+    log.check_dead_letters(deployment)
+    log.check_nothing_is_missing()
+    deployment.require_clean()

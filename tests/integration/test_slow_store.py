@@ -1,15 +1,11 @@
 """Throttled means slower, never stuck: after one batch that was too large at most, every flush commits."""
 
 import json
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from tests.integration.harness import Deployment
-from tests.stack.kafka_helper import KafkaHelper, ToProduce
-from tests.stack.names import Names
-from tests.stack.s3_helper import S3Helper
+from tests.integration.harness import Deploy, Deployment
+from tests.stack.kafka_helper import ToProduce
 from tools.local.s3_faults import S3FaultProxy
 
 PARTITIONS = 6
@@ -20,14 +16,9 @@ PATIENT = {"LOGP_FLUSH__BUDGET_S": "50"}
 
 
 @pytest.fixture
-def deployment(
-    kafka: KafkaHelper, s3: S3Helper, s3_faults: S3FaultProxy, names: Names, tmp_path: Path
-) -> Iterator[Deployment]:
+def deployment(s3_faults: S3FaultProxy, deploy: Deploy) -> Deployment:
     """A deployment whose workers reach the store through the fault proxy."""
-    with Deployment(
-        kafka=kafka, s3=s3, names=names, root=tmp_path, endpoint=s3_faults.endpoint, settings=PATIENT
-    ) as deployment:
-        yield deployment
+    return deploy(endpoint=s3_faults.endpoint, settings=PATIENT)
 
 
 def _require_progress(deployment: Deployment, written: list[tuple[int, int]]) -> None:

@@ -9,18 +9,16 @@ that is over.
 
 import struct
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from log_partitioner.adapters.kafka.committer import KafkaCommitter
 from tests.integration.by_hand import COMMITTED, Hand, KeepsItsProducer, Stage
 from tests.integration.flow import some_records
-from tests.integration.harness import Deployment
+from tests.integration.harness import Deploy
 from tests.integration.segments import coordinator, told, transactions_in
 from tests.stack.kafka_helper import KafkaHelper
 from tests.stack.names import Names
-from tests.stack.s3_helper import S3Helper
 from tools.local.kafka import KafkaCluster
 from tools.local.tcp_proxy import API_END_TXN, API_TXN_OFFSET_COMMIT, HeldRequest
 
@@ -103,37 +101,31 @@ def _of_b(epoch: int) -> list[str]:
 
 
 def test_c13_late_end_reaches_a_worker_in_its_next_flush(
-    kafka_cluster: KafkaCluster, cluster_helper: KafkaHelper, s3: S3Helper, names: Names, tmp_path: Path
+    kafka_cluster: KafkaCluster, cluster_helper: KafkaHelper, deploy: Deploy
 ) -> None:
     """The worker itself: the end of its first flush comes in the middle of the second, which is whole all the same."""
     settings = {"LOGP_FLUSH__INTERVAL_S": "1"}
-    with Deployment(
-        kafka=cluster_helper,
-        s3=s3,
-        names=names,
-        root=tmp_path,
-        partitions=2,
-        bootstrap_servers=kafka_cluster.bootstrap_servers,
-        settings=settings,
-    ) as deployment:
-        first = cluster_helper.produce(deployment.source, some_records(20, partitions=2))
-        deployment.start("w1")
-        deployment.require_event("partitions_assigned", "w1")
-        deployment.wait_drained(first)
-        transactional_id = f"log-partitioner.{deployment.group}.w1"
-        of_w1 = kafka_cluster.proxies[coordinator(cluster_helper, "__transaction_state", transactional_id)]
-        of_group = kafka_cluster.proxies[coordinator(cluster_helper, "__consumer_offsets", deployment.group)]
-        late = of_w1.hold_at(API_END_TXN)
-        second = cluster_helper.produce(deployment.source, some_records(20, partitions=2, first=20))
-        late.cut()
-        deployment.wait_drained(second)
-        offsets = of_group.hold_at(API_TXN_OFFSET_COMMIT)
-        third = cluster_helper.produce(deployment.source, some_records(20, partitions=2, first=40))
-        offsets.wait()
+    deployment = deploy(
+        kafka=cluster_helper, partitions=2, bootstrap_servers=kafka_cluster.bootstrap_servers, settings=settings
+    )
+    first = cluster_helper.produce(deployment.source, some_records(20, partitions=2))
+    deployment.start("w1")
+    deployment.require_event("partitions_assigned", "w1")
+    deployment.wait_drained(first)
+    transactional_id = f"log-partitioner.{deployment.group}.w1"
+    of_w1 = kafka_cluster.proxies[coordinator(cluster_helper, "__transaction_state", transactional_id)]
+    of_group = kafka_cluster.proxies[coordinator(cluster_helper, "__consumer_offsets", deployment.group)]
+    late = of_w1.hold_at(API_END_TXN)
+    second = cluster_helper.produce(deployment.source, some_records(20, partitions=2, first=20))
+    late.cut()
+    deployment.wait_drained(second)
+    offsets = of_group.hold_at(API_TXN_OFFSET_COMMIT)
+    third = cluster_helper.produce(deployment.source, some_records(20, partitions=2, first=40))
+    offsets.wait()
 
-        assert _deliver(late) in FENCED
-        offsets.release()
-        deployment.wait_drained(third)
-        assert deployment.stop_all() == {"w1": 0}
-        assert deployment.count("batch_discarded") == 0
-        deployment.require_clean()
+    assert _deliver(late) in FENCED
+    offsets.release()
+    deployment.wait_drained(third)
+    assert deployment.stop_all() == {"w1": 0}
+    assert deployment.count("batch_discarded") == 0
+    deployment.require_clean()

@@ -9,17 +9,15 @@ The story is told in Confluent's "Transactions in Apache Kafka" (zombie fencing)
 """
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from tests.integration.by_hand import COMMITTED, ONCE, RECORDS, TWICE, WAIT_S, Begun, CommitsAsNobody, Hand, Stage
 from tests.integration.flow import some_records
-from tests.integration.harness import Deployment
+from tests.integration.harness import Deploy
 from tests.integration.segments import coordinator, told, transactions_in
 from tests.stack.kafka_helper import KafkaHelper
 from tests.stack.names import Names
-from tests.stack.s3_helper import S3Helper
 from tools.local.kafka import KafkaCluster
 from tools.local.tcp_proxy import API_END_TXN, API_TXN_OFFSET_COMMIT
 
@@ -182,38 +180,35 @@ def test_control_zombie_after_send_offsets_whose_successor_does_not_wait_doubles
 
 
 def test_worker_stopped_after_its_offsets_comes_too_late(
-    kafka_cluster: KafkaCluster, cluster_helper: KafkaHelper, s3: S3Helper, names: Names, tmp_path: Path
+    kafka_cluster: KafkaCluster, cluster_helper: KafkaHelper, deploy: Deploy
 ) -> None:
     """SIGSTOP with its EndTxn on the way: B waits until the transaction has timed out, and publishes the same records.
 
     A wakes up, its EndTxn goes on, and it is fenced: to A that is an unknown outcome, which its next producer settles.
     """
-    with Deployment(
+    deployment = deploy(
         kafka=cluster_helper,
-        s3=s3,
-        names=names,
-        root=tmp_path,
         partitions=2,
         bootstrap_servers=kafka_cluster.bootstrap_servers,
         settings={"LOGP_KAFKA__SESSION_TIMEOUT_S": "4", "LOGP_FLUSH__INTERVAL_S": "1"},
-    ) as deployment:
-        zombie = deployment.start("a")
-        deployment.require_event("positioned", "a")
-        transactional_id = f"log-partitioner.{deployment.group}.a"
-        of_a = kafka_cluster.proxies[coordinator(cluster_helper, "__transaction_state", transactional_id)]
-        held = of_a.hold_at(API_END_TXN)
-        written = cluster_helper.produce(deployment.source, some_records(20, partitions=2))
-        held.wait()
-        zombie.pause()
-        deployment.start("b", LOGP_KAFKA__BOOTSTRAP_SERVERS=cluster_helper.bootstrap_servers)
-        deployment.wait_drained(written)
-        zombie.resume()
-        held.release()
+    )
+    zombie = deployment.start("a")
+    deployment.require_event("positioned", "a")
+    transactional_id = f"log-partitioner.{deployment.group}.a"
+    of_a = kafka_cluster.proxies[coordinator(cluster_helper, "__transaction_state", transactional_id)]
+    held = of_a.hold_at(API_END_TXN)
+    written = cluster_helper.produce(deployment.source, some_records(20, partitions=2))
+    held.wait()
+    zombie.pause()
+    deployment.start("b", LOGP_KAFKA__BOOTSTRAP_SERVERS=cluster_helper.bootstrap_servers)
+    deployment.wait_drained(written)
+    zombie.resume()
+    held.release()
 
-        (late,) = deployment.require_event("batch_discarded", "a")
-        assert late["cause"] == "CommitUnknownError"
-        assert deployment.stop_all() == {"a": 0, "b": 0}
-        dump = told(transactions_in(kafka_cluster, cluster_helper, deployment.flushes_topic))
-        assert dump[:3] == ["P1 E0: 1 records", "P1 E1: ABORT", "P2 E0: 1 records"]
-        assert set(dump[3:]) <= {"P2 E0: COMMIT", "P2 E1: 1 records", "P2 E1: COMMIT"}
-        deployment.require_clean()
+    (late,) = deployment.require_event("batch_discarded", "a")
+    assert late["cause"] == "CommitUnknownError"
+    assert deployment.stop_all() == {"a": 0, "b": 0}
+    dump = told(transactions_in(kafka_cluster, cluster_helper, deployment.flushes_topic))
+    assert dump[:3] == ["P1 E0: 1 records", "P1 E1: ABORT", "P2 E0: 1 records"]
+    assert set(dump[3:]) <= {"P2 E0: COMMIT", "P2 E1: 1 records", "P2 E1: COMMIT"}
+    deployment.require_clean()

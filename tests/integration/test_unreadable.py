@@ -3,7 +3,6 @@
 import json
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -12,11 +11,9 @@ from log_partitioner.formats.dead_letter import parse_headers
 from log_partitioner.formats.model import CommittedOffset, TopicPartition
 from tests.contract.mock_cluster import append, batch
 from tests.contract.reader import Reader, poll_until
-from tests.integration.harness import Deployment
+from tests.integration.harness import Deploy, Deployment
 from tests.stack.kafka_helper import KafkaHelper, ToProduce
-from tests.stack.names import Names
 from tests.stack.providers import jars
-from tests.stack.s3_helper import S3Helper
 from tools.local.kafka import KafkaCluster
 
 MARK = b"turned-on-disk"
@@ -32,16 +29,11 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
 
 
 @pytest.fixture
-def deployment(
-    broker: KafkaCluster, s3: S3Helper, names: Names, tmp_path: Path, request: pytest.FixtureRequest
-) -> Iterator[Deployment]:
+def deployment(broker: KafkaCluster, request: pytest.FixtureRequest, deploy: Deploy) -> Deployment:
     """A deployment with two TopicPartitions on that broker; the test says which protocol, if it matters."""
     kafka = KafkaHelper(broker.bootstrap_servers, provider="local process")
     protocol = getattr(request, "param", "cooperative-sticky")
-    with Deployment(
-        kafka=kafka, s3=s3, names=names, root=tmp_path, partitions=2, protocol=protocol, settings=NO_WAIT
-    ) as deployment:
-        yield deployment
+    return deploy(kafka=kafka, partitions=2, protocol=protocol, settings=NO_WAIT)
 
 
 def entry(number: int, *, text: str = "fine") -> bytes:

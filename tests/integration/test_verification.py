@@ -1,16 +1,11 @@
 """Verification mode on real servers: a flush is verified, and what is changed behind the worker's back stops it."""
 
 import json
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from tests.integration.flow import some_records
-from tests.integration.harness import Deployment
-from tests.stack.kafka_helper import KafkaHelper
-from tests.stack.names import Names
-from tests.stack.s3_helper import S3Helper
+from tests.integration.harness import Deploy, Deployment
 from tools.local.s3_fault_rules import Action, Rule
 from tools.local.s3_faults import S3FaultProxy
 
@@ -20,15 +15,10 @@ DATA = ".avro"
 
 
 @pytest.fixture
-def deployment(
-    kafka: KafkaHelper, s3: S3Helper, s3_faults: S3FaultProxy, names: Names, tmp_path: Path
-) -> Iterator[Deployment]:
+def deployment(s3_faults: S3FaultProxy, deploy: Deploy) -> Deployment:
     """A deployment whose workers verify everything, through a store that can fail."""
     settings = ON | {"LOGP_FLUSH__INTERVAL_S": "1"}
-    with Deployment(
-        kafka=kafka, s3=s3, names=names, root=tmp_path, endpoint=s3_faults.endpoint, settings=settings
-    ) as deployment:
-        yield deployment
+    return deploy(endpoint=s3_faults.endpoint, settings=settings)
 
 
 def test_flushes_of_two_workers_are_verified_across_a_rebalance(deployment: Deployment) -> None:

@@ -11,9 +11,8 @@ import pytest
 
 from log_partitioner.formats.reference import decode_references
 from tests.integration.flow import Flow, some_records
-from tests.integration.harness import Deployment
+from tests.integration.harness import Deploy, Deployment
 from tests.stack.kafka_helper import KafkaHelper
-from tests.stack.names import Names
 from tests.stack.s3_helper import S3Helper
 from tools.local.s3_fault_rules import Action, Rule
 from tools.local.s3_faults import S3FaultProxy
@@ -36,52 +35,36 @@ SETTINGS = {
     ],
 )
 def test_zombie_commits_nothing(
-    kafka: KafkaHelper,
-    s3: S3Helper,
-    s3_faults: S3FaultProxy,
-    names: Names,
-    tmp_path: Path,
-    *,
-    protocol: str,
-    awake: bool,
+    kafka: KafkaHelper, s3: S3Helper, s3_faults: S3FaultProxy, deploy: Deploy, *, protocol: str, awake: bool
 ) -> None:
     """Stopped between uploads and commit, beyond its session: B commits the same records, then A's commit is refused.
 
     Once A commits the moment it wakes up; once only after its client library has had time to hear that it is out of
     the group (and, with the consumer protocol, to come back under the same member id).
     """
-    with Deployment(
-        kafka=kafka,
-        s3=s3,
-        names=names,
-        root=tmp_path,
-        partitions=2,
-        protocol=protocol,
-        endpoint=s3_faults.endpoint,
-        settings=SETTINGS,
-    ) as deployment:
-        written = kafka.produce(deployment.source, some_records(40, partitions=2))
-        s3_faults.add(Rule(Action.DELAY, "PUT", DATA, times=1_000, delay_s=600))
-        zombie = deployment.start("a")
-        kafka.wait_for("uploads of A", lambda: s3_faults.done[Action.DELAY] == 4, timeout_s=60)
-        zombie.pause()
-        if not awake:
-            s3_faults.clear()  # stored and acknowledged while A is stopped
-        deployment.start("b", LOGP_S3__ENDPOINT_URL=s3.endpoint.url)
-        deployment.wait_drained(written)
+    deployment = deploy(partitions=2, protocol=protocol, endpoint=s3_faults.endpoint, settings=SETTINGS)
+    written = kafka.produce(deployment.source, some_records(40, partitions=2))
+    s3_faults.add(Rule(Action.DELAY, "PUT", DATA, times=1_000, delay_s=600))
+    zombie = deployment.start("a")
+    kafka.wait_for("uploads of A", lambda: s3_faults.done[Action.DELAY] == 4, timeout_s=60)
+    zombie.pause()
+    if not awake:
+        s3_faults.clear()  # stored and acknowledged while A is stopped
+    deployment.start("b", LOGP_S3__ENDPOINT_URL=s3.endpoint.url)
+    deployment.wait_drained(written)
 
-        zombie.resume()
-        if awake:
-            time.sleep(HEARTBEATS_S)  # its client library goes on beside the loop, which is inside the flush
-            s3_faults.clear()
-        (refused,) = deployment.require_event("batch_discarded", "a")
-        assert refused["code"] in REFUSALS, refused
-        written += kafka.produce(deployment.source, some_records(40, partitions=2, first=40))
-        deployment.wait_drained(written)
+    zombie.resume()
+    if awake:
+        time.sleep(HEARTBEATS_S)  # its client library goes on beside the loop, which is inside the flush
+        s3_faults.clear()
+    (refused,) = deployment.require_event("batch_discarded", "a")
+    assert refused["code"] in REFUSALS, refused
+    written += kafka.produce(deployment.source, some_records(40, partitions=2, first=40))
+    deployment.wait_drained(written)
 
-        assert deployment.stop_all() == {"a": 0, "b": 0}
-        _require_orphans(deployment, refused["batch_id"])
-        deployment.require_clean()
+    assert deployment.stop_all() == {"a": 0, "b": 0}
+    _require_orphans(deployment, refused["batch_id"])
+    deployment.require_clean()
 
 
 def _require_orphans(deployment: Deployment, batch_id: str) -> None:
@@ -96,24 +79,22 @@ def _require_orphans(deployment: Deployment, batch_id: str) -> None:
     assert orphans == {one.location.object for one in produced if one.batch_id == batch_id}, "A did try to commit"
 
 
-def test_two_workers_with_one_transactional_id(kafka: KafkaHelper, s3: S3Helper, names: Names, tmp_path: Path) -> None:
+def test_two_workers_with_one_transactional_id(kafka: KafkaHelper, tmp_path: Path, deploy: Deploy) -> None:
     """They fence each other: nothing is doubled, and whoever is fenced too often ends and says so."""
-    with Deployment(kafka=kafka, s3=s3, names=names, root=tmp_path, settings=SETTINGS) as deployment:
-        with Flow(deployment) as flow:
-            for name in ("a", "b"):
-                deployment.start(name, LOGP_WORKER="same", LOGP_SPOOL__DIRECTORY=str(tmp_path / name))
-            deployment.require_event("batch_discarded", cause="FencedError", code="_FENCED")
-            kafka.wait_for(
-                "an alarm", lambda: any(not one.is_alive() for one in deployment.workers.values()), timeout_s=90
-            )
-            written = flow.stop()
-        ended = [name for name, process in deployment.workers.items() if not process.is_alive()]
-        assert {deployment.workers[name].exit_code for name in ended} == {1}
-        assert all("TooManyFailuresError" in line for name in ended for line in deployment.complaints(name))
+    deployment = deploy(settings=SETTINGS)
+    with Flow(deployment) as flow:
         for name in ("a", "b"):
-            deployment.workers[name].terminate()
-        for name in ("a", "b"):
-            deployment.exit_code(name)
-        deployment.start("c")
-        deployment.wait_drained(written)
-        deployment.require_clean()
+            deployment.start(name, LOGP_WORKER="same", LOGP_SPOOL__DIRECTORY=str(tmp_path / name))
+        deployment.require_event("batch_discarded", cause="FencedError", code="_FENCED")
+        kafka.wait_for("an alarm", lambda: any(not one.is_alive() for one in deployment.workers.values()), timeout_s=90)
+        written = flow.stop()
+    ended = [name for name, process in deployment.workers.items() if not process.is_alive()]
+    assert {deployment.workers[name].exit_code for name in ended} == {1}
+    assert all("TooManyFailuresError" in line for name in ended for line in deployment.complaints(name))
+    for name in ("a", "b"):
+        deployment.workers[name].terminate()
+    for name in ("a", "b"):
+        deployment.exit_code(name)
+    deployment.start("c")
+    deployment.wait_drained(written)
+    deployment.require_clean()
