@@ -25,6 +25,7 @@ from confluent_kafka import Message
 
 from log_partitioner.formats.reference import Location, Reference
 from tests.integration.harness import Deployment
+from tests.property.avro_reading import entry_fields, to_entry
 from tools.local.s3 import S3Endpoint
 
 META = "_meta"
@@ -35,7 +36,6 @@ _MICROSECOND = timedelta(microseconds=1)
 _INT_CHARS_MAX = 4300  # what int() converts
 
 JsonObject = dict[str, Any]
-Restore = Callable[[Any], Any]
 Parse = Callable[[str], Any]
 
 
@@ -126,11 +126,11 @@ def read_container(data: bytes, parse: Parse) -> tuple[str, str, list[Row]]:
     """Read an Avro container file, and JSON in it by `parse`; returns schema text, codec and rows."""
     reader = fastavro.reader(io.BytesIO(data))
     schema_text = reader.metadata["avro.schema"]
-    restore = _restorer_of(schema_text, parse)
-    return schema_text, reader.codec, [_row(found, restore) for found in reader]
+    fields = entry_fields(json.loads(schema_text))
+    return schema_text, reader.codec, [_row(found, fields, parse) for found in reader]
 
 
-def _row(found: JsonObject, restore: Restore) -> Row:
+def _row(found: JsonObject, fields: list[JsonObject], parse: Parse) -> Row:
     meta = found.pop(META)
     root = meta["root"]
     return Row(
@@ -143,63 +143,8 @@ def _row(found: JsonObject, restore: Restore) -> Row:
         meta["index"],
         (meta["timestamp"] - _EPOCH) // _MICROSECOND // 1000,
         None if root is None else (root["topic"], root["partition"], root["offset"], root["index"]),
-        restore(found),
+        {name: value for name, value in to_entry(fields, found, parse).items() if value is not None},
     )
-
-
-@lru_cache(maxsize=1000)
-def _restorer_of(schema_text: str, parse: Parse) -> Restore:
-    meta, *fields = json.loads(schema_text)["fields"]
-    assert meta["name"] == META, "the first field of a row is _meta"
-    return _restore_record(fields, parse)
-
-
-def _restore_record(fields: list[JsonObject], parse: Parse) -> Restore:
-    """Give a function from a record by Avro names to an object by original names."""
-    changed: list[tuple[str, str, Restore | None]] = []
-    for field in fields:
-        name, original = field["name"], field.get("lp.name", field["name"])
-        restore = _restore_nullable(field["type"], parse, mark=field.get("lp.type"))
-        if restore is not None or name != original:
-            changed.append((name, original, restore))
-
-    def restore_record(record: JsonObject) -> JsonObject:
-        entry = {name: value for name, value in record.items() if value is not None}
-        taken = [(original, restore, entry.pop(name)) for name, original, restore in changed if name in entry]
-        for original, restore, value in taken:
-            assert original not in entry, f"{original!r} stands in two columns"
-            entry[original] = value if restore is None else restore(value)
-        return entry
-
-    return restore_record
-
-
-def _restore_nullable(union: Any, parse: Parse, *, mark: str | None = None) -> Restore | None:
-    """Give the function for a value that is present, None where it is as it was."""
-    null, avro = union
-    assert null == "null", f"an inferred type is a union with null, not {union!r}"
-    if not isinstance(avro, dict):
-        return {"json": parse, "null": _refuse}.get(mark or "")
-    mark = avro.get("lp.type", mark)
-    if mark in ("json", "null"):
-        assert avro["type"] == "string", avro
-        return parse if mark == "json" else _refuse
-    match avro["type"]:
-        case "record":
-            return _restore_record(avro["fields"], parse)
-        case "array":
-            item = _restore_nullable(avro["items"], parse)
-            return None if item is None else lambda items: [None if one is None else item(one) for one in items]
-        case "map":
-            value = _restore_nullable(avro["values"], parse)
-            return lambda found: {
-                name: one if value is None else value(one) for name, one in found.items() if one is not None
-            }
-    return None
-
-
-def _refuse(value: Any) -> Any:
-    raise AssertionError(f"{value!r} in a column of nulls")
 
 
 # Dead letters.

@@ -12,6 +12,7 @@ import pytest
 
 from tests.integration.flow import Flow
 from tests.integration.harness import Deploy, Deployment
+from tests.integration.segments import coordinator, leader
 from tests.stack.kafka_helper import KafkaHelper
 from tools.local.kafka import KafkaCluster
 from tools.local.tcp_proxy import API_END_TXN, CutMoment, TcpProxy
@@ -30,30 +31,13 @@ def deployment(kafka_cluster: KafkaCluster, cluster_helper: KafkaHelper, deploy:
     return deploy(kafka=cluster_helper, bootstrap_servers=kafka_cluster.bootstrap_servers, settings=SETTINGS)
 
 
-def _leader(deployment: Deployment, topic: str, partition: int) -> int:
-    """Give the index of the broker that leads a partition."""
-    return deployment.kafka.admin.list_topics(topic, timeout=20).topics[topic].partitions[partition].leader - 1
-
-
-def _coordinator(deployment: Deployment, topic: str, name: str) -> int:
-    """Give the index of the broker that coordinates a group or a transactional id: Java's hash of its name decides."""
-    number = 0
-    for unit in name.encode("utf-16-be")[1::2]:  # the names are ASCII
-        number = (31 * number + unit) & 0xFFFFFFFF
-    signed = number - (1 << 32) if number >> 31 else number
-    return _leader(deployment, topic, abs(signed) % len(deployment.kafka.partitions(topic)))
-
-
-def _transactional_id(deployment: Deployment, worker: str) -> str:
-    return f"log-partitioner.{deployment.group}.{worker}"
-
-
 def _victim(deployment: Deployment, role: str) -> int:
+    kafka = deployment.kafka
     if role == "leader of a source partition":
-        return _leader(deployment, deployment.source, 0)
+        return leader(kafka, deployment.source, 0)
     if role == "transaction coordinator":
-        return _coordinator(deployment, "__transaction_state", _transactional_id(deployment, "w1"))
-    return _coordinator(deployment, "__consumer_offsets", deployment.group)
+        return coordinator(kafka, "__transaction_state", f"log-partitioner.{deployment.group}.w1")
+    return coordinator(kafka, "__consumer_offsets", deployment.group)
 
 
 def _require_order(deployment: Deployment) -> None:

@@ -1,7 +1,6 @@
 """Committed offsets that are of another topic, or gone: a worker refuses, and a command leads on."""
 
 import re
-import time
 
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
@@ -9,13 +8,12 @@ from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from log_partitioner.formats import offset_metadata
 from tests.integration.flow import some_records
 from tests.integration.harness import PROTOCOLS, Deploy, Deployment
+from tests.integration.test_outside import delete
 from tests.stack.kafka_helper import KafkaHelper
 
 TWO = 2
 FOREIGN = 5_000
 COORDINATOR_S = 30.0
-
-
 QUICK = {"LOGP_FLUSH__INTERVAL_S": "0.5"}
 
 
@@ -50,11 +48,7 @@ def restore(deployment: Deployment, positions: list[TopicPartition]) -> None:
 
 def _remake(deployment: Deployment) -> None:
     """Delete the source topic and make it anew under its name."""
-    deployment.kafka.admin.delete_topics([deployment.source])[deployment.source].result(20)
-    deadline = time.monotonic() + 20
-    while deployment.source in deployment.kafka.admin.list_topics(timeout=10).topics:
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    delete(deployment.kafka, deployment.source)
     deployment.kafka.create_topic(deployment.source, partitions=TWO)
 
 

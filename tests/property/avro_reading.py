@@ -6,6 +6,7 @@ Shares nothing with `row_encoder` and `type_of`: names, marks and values are map
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
@@ -46,30 +47,35 @@ def _to_avro(kind: Schema, mark: str | None, value: Any) -> Any:
     return value
 
 
-def to_entry(fields: list[Schema], row: dict[str, Any]) -> dict[str, Any]:
+def parse_exact(text: str) -> Any:
+    """Parse JSON, numbers with a fraction to every digit."""
+    return json.loads(text, parse_float=Decimal)
+
+
+def to_entry(fields: list[Schema], row: dict[str, Any], parse: Callable[[str], Any] = parse_exact) -> dict[str, Any]:
     """Make of a row what the entry was: original names, JSON-marked text parsed; a name may have several fields."""
     found: dict[str, Any] = {}
     for field in fields:
-        value = _from_avro(field["type"][1], field.get(MARK), row[field["name"]])
+        value = _from_avro(field["type"][1], field.get(MARK), row[field["name"]], parse)
         name = field.get(ORIGINAL, field["name"])
         assert value is None or found.get(name) is None, "one of them has a value"
         found[name] = found.get(name) if value is None else value
     return found
 
 
-def _from_avro(kind: Schema, mark: str | None, value: Any) -> Any:
+def _from_avro(kind: Schema, mark: str | None, value: Any, parse: Callable[[str], Any]) -> Any:
     if value is None:
         return None
     if isinstance(kind, dict):
         mark = kind.get(MARK, mark)
     if mark == "json":
-        return json.loads(value, parse_float=Decimal)
+        return parse(value)
     if isinstance(kind, dict) and kind["type"] == "record":
-        return to_entry(kind["fields"], value)
+        return to_entry(kind["fields"], value, parse)
     if isinstance(kind, dict) and kind["type"] == "array":
-        return [_from_avro(kind["items"][1], None, item) for item in value]
+        return [_from_avro(kind["items"][1], None, item, parse) for item in value]
     if isinstance(kind, dict) and kind["type"] == "map":
-        return {key: _from_avro(kind["values"][1], None, item) for key, item in value.items()}
+        return {key: _from_avro(kind["values"][1], None, item, parse) for key, item in value.items()}
     return value
 
 
