@@ -25,6 +25,7 @@ from log_partitioner.errors import (
 from log_partitioner.formats.flush_record import encode_flush_record
 from log_partitioner.formats.model import CommittedOffset, SourceRecord, TopicPartition
 from log_partitioner.formats.offset_metadata import SourceTopics
+from tests.fakes.listener import Listener
 from tests.golden.example import FLUSH_RECORD
 
 METADATA_BYTES_MAX = 4095  # of a committed offset: brokers take one more, the NUL behind it (KAFKA_FACTS O9)
@@ -76,33 +77,6 @@ class Kafka(Protocol):
 def soon(kafka: Kafka) -> Deadline:
     """Give a deadline that no answer takes long enough for."""
     return Deadline.after(30.0, kafka.now_s)
-
-
-class Listener:
-    """Remembers what it heard, and what it owns; `new` is to be sought."""
-
-    def __init__(self) -> None:
-        self.owned: set[TopicPartition] = set()
-        self.new: set[TopicPartition] = set()
-        self.heard: list[str] = []
-
-    def on_assigned(self, tps: frozenset[TopicPartition]) -> None:
-        """Own."""
-        self.heard.append("assigned")
-        self.owned |= tps
-        self.new |= tps
-
-    def on_revoked(self, tps: frozenset[TopicPartition]) -> None:
-        """Give back."""
-        self.heard.append("revoked")
-        self.owned -= tps
-        self.new -= tps
-
-    def on_lost(self, tps: frozenset[TopicPartition]) -> None:
-        """Forget."""
-        self.heard.append("lost")
-        self.owned -= tps
-        self.new -= tps
 
 
 class Reading:

@@ -9,7 +9,8 @@ from typing import Any
 from log_partitioner.adapters.kafka.consumer import KafkaConsumer
 from log_partitioner.adapters.kafka.options import PINNED_CONSUMER
 from log_partitioner.control.deadline import Deadline
-from log_partitioner.formats.model import CommittedOffset, TopicPartition
+from log_partitioner.formats.model import CommittedOffset
+from tests.fakes.listener import Listener
 
 WAIT_S = 60.0
 
@@ -20,8 +21,8 @@ class Reader:
     def __init__(
         self, bootstrap: str, topics: Iterable[str], *, group: str = "group", protocol: str = "cooperative-sticky"
     ) -> None:
-        self.owned: set[TopicPartition] = set()
-        self._new: set[TopicPartition] = set()
+        listener = Listener()
+        self.owned, self._new = listener.owned, listener.new
         self.values: list[bytes | None] = []
         options: dict[str, Any] = {**PINNED_CONSUMER, "bootstrap.servers": bootstrap, "group.id": group, "log_level": 0}
         if protocol == "consumer":
@@ -29,22 +30,10 @@ class Reader:
         else:
             options |= {"partition.assignment.strategy": protocol, "heartbeat.interval.ms": 200}
         self.consumer = KafkaConsumer(options, topics)
-        self.consumer.subscribe(self)
-
-    def on_assigned(self, tps: frozenset[TopicPartition]) -> None:
-        """Begin at the beginning."""
-        self.owned |= tps
-        self._new |= tps
-
-    def on_revoked(self, tps: frozenset[TopicPartition]) -> None:
-        """Keep nothing."""
-        self.owned -= tps
-        self._new -= tps
-
-    on_lost = on_revoked
+        self.consumer.subscribe(listener)
 
     def poll(self) -> None:
-        """Read for a moment."""
+        """Read for a moment; what is new from its beginning."""
         while self._new:
             deadline = Deadline.after(WAIT_S, time.monotonic)
             self.consumer.seek(self._new.pop(), CommittedOffset(0), deadline=deadline)

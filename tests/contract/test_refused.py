@@ -16,8 +16,8 @@ from log_partitioner.adapters.kafka.consumer import KafkaConsumer
 from log_partitioner.adapters.kafka.log import Brokers
 from log_partitioner.adapters.kafka.options import PINNED_CONSUMER
 from log_partitioner.errors import SourceError
-from log_partitioner.formats.model import TopicPartition
 from tests.contract.mock_cluster import GROUP_HEARTBEAT, JOIN_GROUP, MockCluster
+from tests.fakes.listener import Listener
 
 WAIT_S = 30.0
 REQUEST = {"classic": JOIN_GROUP, "consumer": GROUP_HEARTBEAT}
@@ -27,24 +27,14 @@ class Member:
     """Joins a group, and notes what is assigned to it."""
 
     def __init__(self, cluster: MockCluster, protocol: str) -> None:
-        self.assigned: set[TopicPartition] = set()
+        self._listener = Listener()
         self.brokers = Brokers()
         options: dict[str, Any] = {"bootstrap.servers": cluster.bootstrap, "group.id": "group", "log_level": 0}
         options |= {**PINNED_CONSUMER, "group.protocol": protocol}
         if protocol == "classic":
             options |= {"partition.assignment.strategy": "cooperative-sticky"}
         self.consumer = KafkaConsumer(options, [cluster.topic], brokers=self.brokers)
-        self.consumer.subscribe(self)
-
-    def on_assigned(self, tps: frozenset[TopicPartition]) -> None:
-        """Take note."""
-        self.assigned |= tps
-
-    def on_revoked(self, tps: frozenset[TopicPartition]) -> None:
-        """Keep nothing."""
-        self.assigned -= tps
-
-    on_lost = on_revoked
+        self.consumer.subscribe(self._listener)
 
     def poll_until_refused(self) -> str:
         """Poll until the group has said why it does not take us."""
@@ -57,9 +47,9 @@ class Member:
     def poll_until_assigned(self) -> None:
         """Poll until something is assigned."""
         until_s = time.monotonic() + WAIT_S
-        while not self.assigned and time.monotonic() < until_s:
+        while not self._listener.owned and time.monotonic() < until_s:
             self.consumer.consume(records_max=1, timeout_s=0.05)
-        assert self.assigned
+        assert self._listener.owned
 
 
 @contextmanager

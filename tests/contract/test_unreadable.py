@@ -21,6 +21,7 @@ from log_partitioner.control.deadline import Deadline
 from log_partitioner.errors import SourceError, StartPositionError, StopError
 from log_partitioner.formats.model import CommittedOffset, SourceRecord, TopicPartition
 from tests.contract.mock_cluster import MockCluster, batch, old_message
+from tests.fakes.listener import Listener
 
 TP = TopicPartition("source", 0)
 BEGINNING = CommittedOffset(0)
@@ -53,22 +54,6 @@ CODES = [tuple(islice(_CODES, first, first + 16)) for first in range(0, len(_COD
 def first_quick(names: Iterable[str]) -> list[Any]:
     """Give cases of which the first is quick enough for `make test`: one of each sweep."""
     return [pytest.param(name, marks=pytest.mark.slow if at else []) for at, name in enumerate(names)]
-
-
-class _Listener:
-    """Remembers what was assigned."""
-
-    def __init__(self) -> None:
-        self.assigned: set[TopicPartition] = set()
-
-    def on_assigned(self, tps: frozenset[TopicPartition]) -> None:
-        self.assigned |= tps
-
-    def on_revoked(self, tps: frozenset[TopicPartition]) -> None:
-        """Nothing is kept."""
-
-    def on_lost(self, tps: frozenset[TopicPartition]) -> None:
-        """Nothing is kept."""
 
 
 def soon() -> Deadline:
@@ -111,9 +96,9 @@ def reading(cluster: MockCluster, *, start: CommittedOffset = BEGINNING) -> Iter
     """Give the adapter as it joins the group; it begins at the beginning unless told otherwise."""
     consumer = KafkaConsumer(options_of(cluster), ["source"])
     try:
-        listener, deadline = _Listener(), soon()
+        listener, deadline = Listener(), soon()
         consumer.subscribe(listener)
-        while TP not in listener.assigned and not deadline.has_passed():
+        while TP not in listener.owned and not deadline.has_passed():
             assert not consumer.consume(records_max=1, timeout_s=0.05)
         consumer.seek(TP, start, deadline=deadline)
         yield consumer
