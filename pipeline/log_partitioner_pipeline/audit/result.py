@@ -284,10 +284,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def exit_code(self) -> ExitCode:
-        """Findings outweigh doubts: what was found wrong stays wrong."""
-        if self.findings:
-            return ExitCode.FINDINGS
-        return ExitCode.COULD_NOT_TELL if self.could_not_tell else ExitCode.CLEAN
+        """The exit code."""
+        return ExitCode.of(self.findings, self.could_not_tell)
 
     @property
     def verdict(self) -> Verdict:

@@ -15,7 +15,7 @@ from log_partitioner.formats.findings import Kind
 from log_partitioner.formats.model import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 
     from log_partitioner.formats.flush_record import (
         BackfilledTopicPartition,
@@ -32,6 +32,11 @@ class ExitCode(IntEnum):
     CLEAN = 0
     FINDINGS = 1
     COULD_NOT_TELL = 2
+
+    @classmethod
+    def of(cls, findings: Sized, doubts: Sized) -> ExitCode:
+        """Findings outweigh doubts, because a fault that was found stays one."""
+        return cls.FINDINGS if findings else cls.COULD_NOT_TELL if doubts else cls.CLEAN
 
 
 class Wrong(NamedTuple):
@@ -143,22 +148,15 @@ def judge_line(line: FlushedTopicPartition, counted: Counted) -> Iterator[Wrong]
     }
     if counted.records:  # a flush without a record may know no newest one, or that of the flush before
         facts["timestamp_max_ms"] = (line.timestamp_max_ms, counted.timestamp_max_ms)
-    differences = [
-        f"{name} is {_shown(said)}, counted {_shown(found)}" for name, (said, found) in facts.items() if said != found
-    ]
-    if differences:
+    if differences := _differences("{0} is {1}, counted {2}", facts):
         text = f"{_span(line)}: {'; '.join(differences)}"
         yield Wrong(Kind.FLUSH_WRONG, text, tp_of(line), line.first_offset, line.next_offset)
 
 
 def judge_totals(totals: FlushTotals, lines: Sequence[FlushedTopicPartition]) -> Iterator[Wrong]:
     """Check a flush record against itself: totals are the sums of its lines, and the conservation law holds."""
-    sums = {name: sum(getattr(line, name) for line in lines) for name in _SUMMED}
-    differences = [
-        f"total of {name} is {getattr(totals, name)}, its lines say {counted}"
-        for name, counted in sums.items()
-        if getattr(totals, name) != counted
-    ]
+    facts = {name: (getattr(totals, name), sum(getattr(line, name) for line in lines)) for name in _SUMMED}
+    differences = _differences("total of {0} is {1}, its lines say {2}", facts)
     accounted = totals.entries_in_files + totals.dead_letters
     if totals.entries != accounted:
         differences.append(f"{totals.entries} entries, accounted for are {accounted}")
@@ -240,8 +238,7 @@ def _judge_run_sums(record: BackfillRecord, sums: Sums) -> Iterator[Wrong]:
         "messages with dead letters": (totals.dead_letter_records, sums.dead_letter_records),
         "messages": (record.published, sums.reference_messages + sums.dead_letter_records),
     }
-    differences = [f"{said} {name}, counted {counted}" for name, (said, counted) in facts.items() if said != counted]
-    if differences:
+    if differences := _differences("{1} {0}, counted {2}", facts):
         yield Wrong(Kind.BACKFILL_WRONG, "; ".join(differences))
     known = set()
     for line in record.topic_partitions:
@@ -278,6 +275,11 @@ def _miscounted_references(record: str, said: int, found: int) -> Wrong:
 
 def _span(line: Covering) -> str:
     return f"[{line.first_offset}, {line.next_offset})"
+
+
+def _differences(text: str, facts: Mapping[str, tuple[int | None, int | None]]) -> list[str]:
+    """Write `text` of each fact that is said to be one number and counted to be another."""
+    return [text.format(name, _shown(said), _shown(found)) for name, (said, found) in facts.items() if said != found]
 
 
 def _shown(value: int | None) -> str:

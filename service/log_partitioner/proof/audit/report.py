@@ -72,10 +72,8 @@ class Report(NamedTuple):
 
     @property
     def exit_code(self) -> ExitCode:
-        """Return the exit code: findings outweigh doubts, because a fault that was found stays one."""
-        if self.findings.counts:
-            return ExitCode.FINDINGS
-        return ExitCode.COULD_NOT_TELL if self.findings.doubts else ExitCode.CLEAN
+        """Return the exit code."""
+        return ExitCode.of(self.findings.counts, self.findings.doubts)
 
     def _found(self) -> list[tuple[str, int]]:
         return [(kind.value, count) for kind in Kind if (count := self.findings.counts[kind])]

@@ -35,13 +35,6 @@ class Evidence(NamedTuple):
     is_it: bool
 
 
-def exit_code(judgement: Judgement) -> ExitCode:
-    """Return the exit code: a violation outweighs doubts."""
-    if judgement.violations:
-        return ExitCode.FINDINGS
-    return ExitCode.COULD_NOT_TELL if judgement.doubts else ExitCode.CLEAN
-
-
 # Lines that led to a violation.
 
 
@@ -113,7 +106,7 @@ def as_text(judgement: Judgement, evidence: Sequence[Evidence], counts: dict[str
         lines += ["", "more violations", *rest] if rest else []
     for title, texts in (("could not tell", judgement.doubts), ("notes", judgement.notes)):
         lines += ["", title, *(f"  {text}" for text in texts)] if texts else []
-    code = exit_code(judgement)
+    code = judgement.exit_code
     lines += [*_timeline(judgement), "", f"{_WORDS[code]} ({int(code)})"]
     return "\n".join(map(printable, lines)) + "\n"
 
@@ -150,7 +143,7 @@ def _time(at_ms: float) -> str:
 
 def as_json(judgement: Judgement, evidence: Sequence[Evidence], counts: dict[str, int]) -> str:
     """Write everything as JSON."""
-    code = exit_code(judgement)
+    code = judgement.exit_code
     document: dict[str, Any] = {
         "verdict": _WORDS[code].replace(" ", "_"),
         "exit_code": int(code),

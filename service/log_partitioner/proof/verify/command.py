@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from log_partitioner.formats.log_events import EVENTS, LogLine, read_line
 from log_partitioner.privacy import describe, veiled
 from log_partitioner.proof.accounting import ExitCode
-from log_partitioner.proof.verify.account import as_json, as_text, exit_code, gather
+from log_partitioner.proof.verify.account import as_json, as_text, gather
 from log_partitioner.proof.verify.history import History, Judgement
 from log_partitioner.proof.verify.values import RULED, TimeWindow, ToldLine
 
@@ -63,7 +63,7 @@ def main(args: argparse.Namespace) -> int:
         sys.stderr.write(f"could not tell: {error.filename or 'standard input'}: {describe(error)}\n")
         return int(ExitCode.COULD_NOT_TELL)
     sys.stdout.write(veiled((as_json if args.json else as_text)(judgement, evidence, counts)))
-    return int(exit_code(judgement))
+    return int(judgement.exit_code)
 
 
 def judge(files: LogFiles, window: TimeWindow) -> Judgement:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from math import inf
 from typing import NamedTuple
 
+from log_partitioner.proof.accounting import ExitCode
 from log_partitioner.proof.verify.boots import Boot
 from log_partitioner.proof.verify.chains import chains_of, torn
 from log_partitioner.proof.verify.values import BootName, LogRule, Tenure, TimeWindow, ToldLine, Violation
@@ -29,6 +30,11 @@ class Judgement(NamedTuple):
     notes: list[str]
     tenures: dict[str, list[Tenure]]
     numbers: dict[str, int]
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """Return the exit code."""
+        return ExitCode.of(self.violations, self.doubts)
 
 
 class _Lines:
