@@ -220,7 +220,7 @@ def test_flush_records_that_cannot_be_read_are_refused_unless_that_is_accepted()
     rig.broker.publish([])
     for accepted in (False, True):
         one = survey(rig, accept_unknown=accepted)
-        one._flush_records.error = HistoryUnknownError("no permission")  # type: ignore[attr-defined]
+        one.flush_records.error = HistoryUnknownError("no permission")  # type: ignore[attr-defined]
         if accepted:
             assert [change.after is not None for change in plan_changes(one, "beginning", ())] == [True, True]
             continue
@@ -341,7 +341,7 @@ def test_offsets_are_skipped_only_where_a_worker_would_go_on(committed: Committe
 def adoption(rig: Rig, heir: Rig | None = None, accepted: tuple[str, ...] = ()) -> AdoptionPlan:
     """Plan what `adopt` commits for a group that has committed what `heir` has, nothing by default."""
     stopped = survey(rig)
-    stopped._flush_records.group = OurGroup(GROUP, alone_on=["source"], accepted=accepted)  # type: ignore[attr-defined]
+    stopped.flush_records.group = OurGroup(GROUP, alone_on=["source"], accepted=accepted)  # type: ignore[attr-defined]
     return plan_adoption(stopped, survey(heir or Rig()), from_group=GROUP, group_id="heir", topic="source")
 
 

@@ -34,55 +34,45 @@ from log_partitioner.offsets.plans import Change, Target, plan_adoption, plan_ch
 from log_partitioner.offsets.survey import ANSWER_S, Survey
 
 NAME = "offsets"  # of this program, where a worker's would stand
+_ACTIONS = {
+    "show": "show what is committed and flushed, and what the log holds",
+    "set": "set committed offsets; asks before records are published twice or skipped",
+    "skip": "skip offsets that cannot be read: they become one dead letter; asks before",
+    "adopt": "go on, as the group of the settings, where a group of another name has stopped",
+}
 _MEANINGS: dict[str, Target] = {"committed": "committed", "flushed": "flushed", "beginning": "beginning"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the commands."""
     actions = parser.add_subparsers(required=True, metavar="ACTION", dest="action")
-    text = "show what is committed and flushed, and what the log holds"
-    show = actions.add_parser("show", help=text, description=text)
+    show, change, skip, adopt = (
+        actions.add_parser(action, help=text, description=text) for action, text in _ACTIONS.items()
+    )
     show.add_argument("--topic", help="source topic; default: all of kafka.source_topics")
-    text = "set committed offsets; asks before records are published twice or skipped"
-    action = actions.add_parser("set", help=text, description=text)
-    action.add_argument("--topic", required=True, help="source topic")
-    action.add_argument("--partition", type=int, action="append", default=[], help="only this one (repeatable)")
-    action.add_argument(
-        "--to",
-        type=_target,
-        required=True,
-        metavar="PLACE",
+    for action in (change, skip, adopt):
+        action.add_argument("--topic", required=True, help="source topic")
+        action.add_argument("--dry-run", action="store_true", help="say what would change, and change nothing")
+    for action in (change, skip):
+        action.add_argument(
+            "--yes", action="store_true", help="do not ask, though records are published twice or skipped"
+        )
+    change.add_argument("--partition", type=int, action="append", default=[], help="only this one (repeatable)")
+    change.add_argument(
+        "--to", type=_target, required=True, metavar="PLACE",
         help="committed: stay, and take the offset for one of the topic and log of now; flushed: where the flush "
         "records of this group end; beginning: the first offset of the log; or an offset, of exactly one --partition",
-    )
-    _add_confirmation(action)
-    text = "skip offsets that cannot be read: they become one dead letter; asks before"
-    skip = actions.add_parser("skip", help=text, description=text)
-    skip.add_argument("--topic", required=True, help="source topic")
+    )  # fmt: skip
     skip.add_argument("--partition", type=int, required=True, help="its partition")
     skip.add_argument(
-        "--from",
-        type=int,
-        required=True,
-        dest="first",
-        metavar="OFFSET",
+        "--from", type=int, required=True, dest="first", metavar="OFFSET",
         help="the first one to skip: the committed one",
-    )
+    )  # fmt: skip
     skip.add_argument(
         "--to", type=int, dest="end", metavar="OFFSET",
         help="the first one that is read again; default: the first that can be, which is looked for",
     )  # fmt: skip
-    _add_confirmation(skip)
-    text = "go on, as the group of the settings, where a group of another name has stopped"
-    adopt = actions.add_parser("adopt", help=text, description=text)
-    adopt.add_argument("--topic", required=True, help="source topic")
     adopt.add_argument("--from", required=True, dest="from_group", metavar="GROUP", help="the group that has stopped")
-    adopt.add_argument("--dry-run", action="store_true", help="say what would be committed, and change nothing")
-
-
-def _add_confirmation(action: argparse.ArgumentParser) -> None:
-    action.add_argument("--dry-run", action="store_true", help="say what would be set, and change nothing")
-    action.add_argument("--yes", action="store_true", help="do not ask, though records are published twice or skipped")
 
 
 def _target(text: str) -> Target:
@@ -237,13 +227,8 @@ class _Asking:
 
     def survey(self) -> Survey:
         """Ask of the topic."""
-        return Survey(
-            self._consumer,
-            self._flush_records,
-            self._topic,
-            clock=self._clock,
-            accept_unknown=self._settings.kafka.accept_unknown_history,
-        )
+        accepted = self._settings.kafka.accept_unknown_history
+        return Survey(self._consumer, self._flush_records, self._topic, self._clock, accept_unknown=accepted)
 
     def readable_from(self, tp: TopicPartition, first: int) -> int:
         """Look for the first offset behind `first` that can be read, or the end of the log.

@@ -6,6 +6,7 @@ Owns the questions, and `show`; changes nothing.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import NamedTuple
 
@@ -31,29 +32,24 @@ class Standing(NamedTuple):
     end: int
 
 
+@dataclass(eq=False, repr=False)
 class Survey:
     """Asks of one topic, as one group."""
 
-    def __init__(
-        self,
-        consumer: Consumer,
-        flush_records: FlushRecords,
-        topic: str,
-        *,
-        clock: Clock,
-        accept_unknown: bool = False,
-    ) -> None:
-        self._consumer = consumer
-        self._flush_records = flush_records
-        self._clock = clock
-        self._accept_unknown = accept_unknown
+    consumer: Consumer
+    flush_records: FlushRecords
+    topic: str
+    clock: Clock
+    accept_unknown: bool = False
+
+    def __post_init__(self) -> None:
         deadline = self._deadline()
-        self.tps = consumer.partitions_of(topic, deadline=deadline)
-        self.topics = SourceTopics(consumer.topic_ids([topic], deadline=deadline))
-        self.topic_id = self.topics.ids.get(topic)
+        self.tps = self.consumer.partitions_of(self.topic, deadline=deadline)
+        self.topics = SourceTopics(self.consumer.topic_ids([self.topic], deadline=deadline))
+        self.topic_id = self.topics.ids.get(self.topic)
 
     def _deadline(self) -> Deadline:
-        return Deadline.after(ANSWER_S, self._clock.now_s)
+        return Deadline.after(ANSWER_S, self.clock.now_s)
 
     def committed(self, partitions: Collection[int] = ()) -> dict[TopicPartition, CommittedOffset | None]:
         """Return the committed offsets of the named partitions, or of all.
@@ -64,7 +60,7 @@ class Survey:
         if unknown := sorted(set(partitions) - {tp.partition for tp in self.tps}):
             raise SettingsError([f"--partition {unknown[0]}: the topic has no such partition"])
         asked = [tp for tp in self.tps if not partitions or tp.partition in partitions]
-        found = self._consumer.committed(asked, deadline=self._deadline())
+        found = self.consumer.committed(asked, deadline=self._deadline())
         return {tp: found[tp] for tp in asked}
 
     def standings(self, partitions: Collection[int] = (), *, is_quick: bool = False) -> list[Standing]:
@@ -74,16 +70,16 @@ class Survey:
             HistoryUnknownError: the flush records cannot be read, and that is not accepted.
         """
         committed = self.committed(partitions)
-        deadline = Deadline.after(FLUSH_RECORDS_S, self._clock.now_s)
+        deadline = Deadline.after(FLUSH_RECORDS_S, self.clock.now_s)
         wanted, newest_of = ([], committed) if is_quick else (list(committed), ())
         try:
-            flushed = self._flush_records.read(wanted, self.topics, newest_of=newest_of, deadline=deadline).next_offsets
+            flushed = self.flush_records.read(wanted, self.topics, newest_of=newest_of, deadline=deadline).next_offsets
         except HistoryUnknownError:
-            if not self._accept_unknown:
+            if not self.accept_unknown:
                 raise
             flushed = {}
         firsts, ends = (
-            self._consumer.offsets_at(committed, at, deadline=self._deadline()) for at in (FIRST_OFFSET, END_OFFSET)
+            self.consumer.offsets_at(committed, at, deadline=self._deadline()) for at in (FIRST_OFFSET, END_OFFSET)
         )
         return [Standing(tp, one, flushed.get(tp), firsts[tp], ends[tp]) for tp, one in committed.items()]
 
@@ -93,8 +89,8 @@ class Survey:
         Raises:
             HistoryUnknownError: they cannot be read.
         """
-        deadline = Deadline.after(FLUSH_RECORDS_S, self._clock.now_s)
-        return self._flush_records.read(self.tps, self.topics, deadline=deadline)
+        deadline = Deadline.after(FLUSH_RECORDS_S, self.clock.now_s)
+        return self.flush_records.read(self.tps, self.topics, deadline=deadline)
 
     def disagreements(
         self, committed: Mapping[TopicPartition, CommittedOffset], flushed: Mapping[TopicPartition, int], group_id: str
@@ -124,7 +120,7 @@ class Survey:
 
     def now_ms(self) -> int:
         """Return the wall-clock time."""
-        return self._clock.wall_ms()
+        return self.clock.wall_ms()
 
     def describe(self, committed: CommittedOffset | None) -> str:
         """Describe a committed offset in words, with who committed it."""
