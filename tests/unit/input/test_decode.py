@@ -106,6 +106,7 @@ def test_ndjson_line_that_is_bad_costs_its_neighbours_nothing() -> None:
         (b"[1]]", Reason.MALFORMED),
         (b"[[1]", Reason.MALFORMED),
         (b"[}", Reason.MALFORMED),
+        (b'[{"a": 1}}, {}]', Reason.MALFORMED),
         (b"]", Reason.MALFORMED),
         (b"[1][2]", Reason.MALFORMED),
         (b'["]', Reason.MALFORMED),
