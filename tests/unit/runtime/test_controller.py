@@ -104,10 +104,12 @@ def test_finding_6_revoked_instead_of_lost_commits_nothing() -> None:
 
 
 def test_empty_assignment_keeps_what_is_owned() -> None:
-    """`on_assign` may carry an empty list (cooperative)."""
+    """`on_assign` may carry an empty list (cooperative), which is no line of the log."""
     _, worker = owning()
-    worker.controller.on_assigned(frozenset())
+    with capture_logs() as logs:
+        worker.controller.on_assigned(frozenset())
     assert worker.controller.state.owned == {P0, P1}
+    assert logs == []
 
 
 def test_assignment_flushes_the_open_batch_first() -> None:

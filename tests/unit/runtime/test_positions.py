@@ -11,14 +11,14 @@ from structlog.testing import capture_logs
 from log_partitioner.config.section import StartAt
 from log_partitioner.control.deadline import Deadline
 from log_partitioner.control.flush_history import Flushed, OurGroup
-from log_partitioner.errors import HistoryUnknownError, LeavingError, StartPositionError
+from log_partitioner.errors import DiscardError, HistoryUnknownError, LeavingError, StartPositionError
 from log_partitioner.formats.model import CommittedOffset, TopicPartition
 from log_partitioner.formats.offset_metadata import SourceTopics, decode, encode
 from log_partitioner.runtime.positions import WRONG_MAX_S, NextPosition, Positions
 from tests.fakes.check import check_commit, flush_records
 from tests.fakes.committer import Outcome
 from tests.fakes.records import P0, P1
-from tests.fakes.rig import COOPERATIVE, STYLES, Rig, flushed
+from tests.fakes.rig import COOPERATIVE, STYLES, Rig, flushed, owning
 from tests.fakes.worker import FakeWorker, Rules, settings_of
 
 AT_MS = 1_800_000_000_000
@@ -92,6 +92,19 @@ def test_first_flush_commits_where_others_of_its_owner_begin() -> None:
     rig.fill(P0, 1)
     rig.drain()
     assert rig.broker.transactions[-1].offsets == {P0: 3}
+
+
+def test_flush_says_nothing_of_what_has_no_place_yet() -> None:
+    """A flush record that names it would be history that never was. What others have is recorded all the same."""
+    rig, worker = owning()
+    worker.controller.on_revoked(frozenset({P1}))
+    rig.broker.reset({P1: None})
+    worker.flush_records.error, worker.positions._looks_left = DiscardError("no answer"), 0
+    worker.controller.on_assigned(frozenset({P1}))
+    rig.fill(P0, 2)
+    rig.turn_until(lambda: rig.committed()[P0] == 2)
+    assert worker.controller.state.to_seek == {P1}
+    assert [line.partition for record in flush_records(rig.broker) for line in record.topic_partitions] == [0]
 
 
 def test_flush_says_nothing_of_what_is_still_to_be_sought() -> None:
