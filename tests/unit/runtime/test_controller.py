@@ -77,7 +77,7 @@ def test_lost_discards_everything_and_rewinds_the_rest() -> None:
     assert worker.recorder.opening is None
     assert worker.controller.state.to_seek == {P0}
     assert worker.controller.state.owned == {P0}
-    assert any(one["event"] == "partitions_lost" for one in logs)
+    assert [one["topic_partitions"] for one in logs if one["event"] == "partitions_lost"] == [["source-1"]]
     (discarded,) = [one for one in logs if one["event"] == "batch_discarded"]
     assert discarded["cost"] == "records 0 to 2 of source-0, 0 to 2 of source-1 will be read again"
     assert worker.metrics.total("batches_discarded") == 1
