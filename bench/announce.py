@@ -94,7 +94,7 @@ def _entry_type() -> RecordType:
     """Return the type of an entry that has all fields."""
     workload = Workload(name="", users=1, fields=_FIELDS)
     entries = map(json.loads, islice(generate(workload), 1000))
-    return infer_entry(max(entries, key=len), SchemaBounds(depth_max=16, object_keys_max=500, json_depth_max=100))
+    return infer_entry(max(entries, key=len), SchemaBounds())
 
 
 def _size_of(message: Message) -> int:

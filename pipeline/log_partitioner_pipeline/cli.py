@@ -99,9 +99,10 @@ def _materialize(options: argparse.Namespace) -> int:
 
     More: docs/DESIGN.md, section 8
     """
+    settings = _settings()  # before Spark is imported: what is wrong is told at once
     from log_partitioner_pipeline.jobs import materialize  # noqa: PLC0415
 
-    materialize.run(_settings(), continuous=options.continuous, show=options.show)
+    materialize.run(settings, continuous=options.continuous, show=options.show)
     return 0
 
 
@@ -120,9 +121,10 @@ def _audit(options: argparse.Namespace) -> int:
 
     More: docs/AUDIT.md
     """
+    settings = _settings()  # before Spark is imported: what is wrong is told at once
     from log_partitioner_pipeline.jobs import audit  # noqa: PLC0415
 
-    return audit.run(_settings(), options)
+    return audit.run(settings, options)
 
 
 def _compare(options: argparse.Namespace) -> int:
@@ -176,9 +178,10 @@ def _backfill(options: argparse.Namespace) -> int:
 
     More: docs/DESIGN.md, section 8
     """
+    settings = _settings()  # before Spark is imported: what is wrong is told at once
     from log_partitioner_pipeline.jobs import backfill  # noqa: PLC0415
 
-    backfill.run(_settings(), backfill.read_options(options))
+    backfill.run(settings, backfill.read_options(options))
     return 0
 
 
@@ -196,9 +199,10 @@ def _compact(_options: argparse.Namespace) -> int:
 
     More: docs/DESIGN.md, section 8
     """
+    settings = _settings()  # before Spark is imported: what is wrong is told at once
     from log_partitioner_pipeline.jobs import compact  # noqa: PLC0415
 
-    compact.run(_settings())
+    compact.run(settings)
     return 0
 
 
@@ -216,9 +220,10 @@ def _user_activity(options: argparse.Namespace) -> int:
 
     More: docs/DESIGN.md, section 8
     """
+    settings = _settings()  # before Spark is imported: what is wrong is told at once
     from log_partitioner_pipeline.jobs import user_activity  # noqa: PLC0415
 
-    user_activity.run(_settings(), continuous=options.continuous)
+    user_activity.run(settings, continuous=options.continuous)
     return 0
 
 

@@ -101,6 +101,7 @@ def _named(message: Row, fetch: Callable[[str], Stored | None]) -> Iterator[Row]
     except ValueError as error:
         yield {"kind": Kind.DEAD_LETTER_WRONG, "text": f"{at}: its headers cannot be read: {error!r}"}
         return
+    indexes = says.indexes
     row = {
         "topic": says.topic,
         "partition": says.partition,
@@ -110,8 +111,8 @@ def _named(message: Row, fetch: Callable[[str], Stored | None]) -> Iterator[Row]
         "batch_id": says.batch_id,
         "group_id": says.group_id,
         "object": says.object_key,
-        "all_of_it": says.indexes is None,
-        "first_index": says.indexes[0] if says.indexes else -1,
+        "all_of_it": indexes is None,
+        "first_index": indexes[0] if indexes else -1,
     }
     value, key, own = value_digest(message["value"]), message["key"], headers[:begin]
     problem: Row = {}
@@ -133,7 +134,7 @@ def _named(message: Row, fetch: Callable[[str], Stored | None]) -> Iterator[Row]
     if problem:
         yield row | problem
     bytes_of_it = None if problem else record_digest(value=value, key=key, headers=own)
-    for index in (0,) if says.indexes is None else says.indexes:
+    for index in (0,) if indexes is None else indexes:
         yield row | {"index": index, "record_digest": bytes_of_it}
 
 

@@ -284,7 +284,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def exit_code(self) -> ExitCode:
-        """The exit code."""
+        """The exit code of the command: findings come before what could not be told."""
         return ExitCode.of(self.findings, self.could_not_tell)
 
     @property

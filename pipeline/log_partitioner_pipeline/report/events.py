@@ -80,7 +80,7 @@ def read_log(lines: Iterable[bytes]) -> Log:
 def spans_of(told: log_events.BatchCommitted) -> Iterator[tuple[TopicPartition, int, int]]:
     """Yield the offsets [first, next) that a commit covers."""
     for name, span in sorted(told.offsets.items()):
-        yield from ((tp, span["first_offset"], span["next_offset"]) for tp in _named([name]))
+        yield from ((tp, span["first_offset"], span["next_offset"]) for tp in _read_names([name]))
 
 
 def _events(lines: list[LogLine], last: dict[tuple[str, str], Head]) -> Iterator[Event]:
@@ -92,10 +92,10 @@ def _events(lines: list[LogLine], last: dict[tuple[str, str], Head]) -> Iterator
         of_boot = (head.worker, head.boot)
         held = owned[of_boot]
         if isinstance(told, log_events.PartitionsAssigned):
-            held |= set(_named(told.topic_partitions))
-        yield _event(head, told, held if isinstance(told, _OF_THE_WORKER) else __named(told))
+            held |= set(_read_names(told.topic_partitions))
+        yield _event(head, told, held if isinstance(told, _OF_THE_WORKER) else _tps_of(told))
         if isinstance(told, log_events.PartitionsRevoked | log_events.PartitionsLost):
-            held -= set(_named(told.topic_partitions))
+            held -= set(_read_names(told.topic_partitions))
         if isinstance(told, ENDS):
             ended.add(of_boot)
     for of_boot, head in last.items():
@@ -107,15 +107,15 @@ def _event(head: Head, told: LogEvent, tps: Iterable[TopicPartition]) -> Event:
     return Event(_ms(head.ts), told, head.worker, head.boot, head.seq, frozenset(tps))
 
 
-def __named(told: LogEvent) -> Iterable[TopicPartition]:
+def _tps_of(told: LogEvent) -> Iterable[TopicPartition]:
     """Return the TopicPartitions that an event names."""
     match told:
         case log_events.PartitionsAssigned() | log_events.PartitionsRevoked() | log_events.PartitionsLost():
-            return _named(told.topic_partitions)
+            return _read_names(told.topic_partitions)
         case log_events.BatchCommitted():
-            return _named(told.offsets)
+            return _read_names(told.offsets)
         case log_events.Positioned():
-            return _named(told.starts)
+            return _read_names(told.starts)
         case log_events.OffsetGaps():
             return [TopicPartition(told.topic, told.partition)]
         case _:
@@ -151,7 +151,7 @@ def _ms(moment: datetime) -> int:
     return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
-def _named(names: Mapping[str, object] | list[str]) -> Iterator[TopicPartition]:
+def _read_names(names: Mapping[str, object] | list[str]) -> Iterator[TopicPartition]:
     """Yield the TopicPartitions of an event by their names, without those that are no such names."""
     for name in names:
         topic, _, number = name.rpartition("-")

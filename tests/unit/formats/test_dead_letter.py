@@ -121,7 +121,16 @@ def test_message_is_cut_and_holds_what_utf8_can() -> None:
 
 
 @pytest.mark.parametrize(
-    "change", [("lp-offset", b"x"), ("lp-indexes", b"1,,2"), ("lp-topic", b"\xff"), ("lp-topic", None)]
+    "change",
+    [
+        ("lp-offset", b"x"),
+        ("lp-indexes", b"1,,2"),
+        ("lp-indexes", b"all\n"),
+        ("lp-indexes", b"1" * 5_000),
+        ("lp-topic", b"\xff"),
+        ("lp-topic", None),
+    ],
+    ids=lambda change: repr(change)[:40],
 )
 def test_headers_that_are_not_ours_are_refused(change: tuple[str, bytes | None]) -> None:
     """What is missing or malformed is an error of the reader's, not a guess."""

@@ -72,7 +72,7 @@ class Report(NamedTuple):
 
     @property
     def exit_code(self) -> ExitCode:
-        """Return the exit code."""
+        """The exit code of the command: findings come before what could not be told."""
         return ExitCode.of(self.findings.counts, self.findings.doubts)
 
     def _found(self) -> list[tuple[str, int]]:

@@ -33,7 +33,7 @@ class Judgement(NamedTuple):
 
     @property
     def exit_code(self) -> ExitCode:
-        """Return the exit code."""
+        """The exit code of the command: violations come before doubts."""
         return ExitCode.of(self.violations, self.doubts)
 
 
