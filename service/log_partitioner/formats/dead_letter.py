@@ -92,7 +92,9 @@ class DeadLetterHeaders(msgspec.Struct, frozen=True, omit_defaults=True, rename=
     topic: str
     partition: int
     offset: int
-    index_list: Annotated[str, msgspec.Meta(pattern=r"\A(all|[0-9]{1,9}(,[0-9]{1,9})*)\Z")] = msgspec.field(name="lp-indexes")
+    index_list: Annotated[str, msgspec.Meta(pattern=r"\A(all|[0-9]{1,9}(,[0-9]{1,9})*)\Z")] = msgspec.field(
+        name="lp-indexes"
+    )
     batch_id: str
     group_id: str
     timestamp_ms: int | None = None
