@@ -463,3 +463,13 @@ def test_settle_that_comes_too_late_polls_first() -> None:
     worker.settle()
     assert asked == ["committed", "seek", "seek"]
     assert not worker.controller.state.to_seek
+
+
+def test_unknown_revoked_is_ignored_with_a_warning() -> None:
+    """Revoked TopicPartitions that were never owned change nothing (confluent-kafka-python issue 1551)."""
+    _, worker = owning()
+    with capture_logs() as logs:
+        worker.controller.on_revoked(frozenset({P2}))
+    assert (worker.controller.error, worker.controller.state.owned) == (None, {P0, P1})
+    said = [(one["event"], one["topic_partitions"]) for one in logs if "revoked" in one["event"]]
+    assert said == [("revoked_unknown", ["source-2"])]

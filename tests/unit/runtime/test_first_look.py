@@ -44,6 +44,7 @@ def doubts(
         record_all(recorder, poll_of(given), at_once)
         if is_closed:
             recorder.close()
+    assert {line["event"] for line in lines} <= {"paths_doubted"}
     return [SimpleNamespace(**line) for line in lines]
 
 

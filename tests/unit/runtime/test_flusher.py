@@ -343,6 +343,14 @@ def test_schema_that_somebody_has_deleted_is_written_again_within_the_hour() -> 
     assert key in rig.bucket.objects
 
 
+def test_membership_of_another_member_than_the_batch_was_opened_by_is_refused() -> None:
+    """Valid metadata of a new member id prove that we were out of the group in between: the batch is not ours."""
+    _, worker = holding()
+    with pytest.raises(MembershipError):
+        flush(worker, batch=opened_by("member-of-before", worker.recorder.close()))
+    assert worker.committer.calls == 0
+
+
 @pytest.mark.parametrize(
     ("bytes_max", "text_max", "has_text"), [(10**9, 10**5, True), (0, 10**5, False), (10**9, 10, False)]
 )

@@ -339,7 +339,9 @@ def test_new_owner_waits_while_the_coordinator_answers_with_offsets_of_long_ago(
     rig.fill(P0, 3)
     rig.broker.load_part(0.5, seconds=WRONG_MAX_S - 5.0)
     second = rig.worker("b")
-    rig.turn_for(WRONG_MAX_S - 10.0)
+    with capture_logs() as logs:
+        rig.turn_for(WRONG_MAX_S - 10.0)
+    assert {one["event"] for one in logs if one["log_level"] == "warning"} == {"not_positioned"}
     assert rig.committed() == {P0: 4, P1: 4}
     assert second.controller.state.owned == {P0, P1}
     rig.drain()

@@ -10,15 +10,15 @@ from structlog.testing import capture_logs
 
 from log_partitioner.avro.schema_types import RecordType
 from log_partitioner.control.deadline import Deadline
-from log_partitioner.errors import CommitAbortedError, StopError, TooManyFailuresError
+from log_partitioner.errors import CommitAbortedError, StopError, TooManyFailuresError, UploadError
 from log_partitioner.formats.model import CommittedOffset
+from log_partitioner.runtime import flusher as flusher_module
 from tests.fakes.check import flush_records
 from tests.fakes.committer import Outcome
 from tests.fakes.member import Callback
 from tests.fakes.pace import long_records
 from tests.fakes.records import P0, P1, P2, entry, value_of
 from tests.fakes.rig import KIP848, STYLES, Rig, owning
-from tests.fakes.store import PutFault
 from tests.fakes.worker import FakeWorker, Rules
 
 FAULTS = [Outcome.COMMITTED, "TRANSACTION_ABORTABLE", Outcome.UNKNOWN_COMMITTED, Outcome.UNKNOWN_OPEN]
@@ -331,17 +331,26 @@ def test_stop_flushes_and_leaves() -> None:
     assert not rig.group.members
 
 
-def test_second_stop_request_abandons_the_flush() -> None:
-    """The second signal discards, which is as safe: the records are read again."""
+@pytest.mark.parametrize("step", ["seal", "put_all"])
+def test_second_stop_request_abandons_the_flush(step: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While it seals, or uploads; that discards, which is as safe: the records are read again."""
     rig, worker = owning()
     rig.fill(P0, 4)
     worker.step()
     worker.stop.request()
-    worker.stop.request()
-    worker.store.script.append(PutFault.NOT_STORED)
+    owner = flusher_module if step == "seal" else worker.flusher.ports.uploads
+    begin = getattr(owner, step)
+
+    def signalled(*how: Any, **more: Any) -> Any:
+        worker.stop.request()
+        if step == "put_all" and more["abandoned"]():
+            raise UploadError("abandoned", object_key="")
+        return begin(*how, **more)
+
+    monkeypatch.setattr(owner, step, signalled)
     worker.step()
     assert worker.controller.state.phase.value == "stopped"
-    assert rig.committed()[P0] is None
+    assert (rig.committed()[P0], rig.bucket.puts) == (None, [])
     worker.close()
 
 
