@@ -74,9 +74,12 @@ def assert_judged_alike(
     placed: Placement | Rejection, entry: dict[str, Any], envelope: dict[str, Any] | None, record: SourceRecord,
     rules: Settings,
 ) -> None:  # fmt: skip
-    """Hold where an entry goes to the second opinion, which is given it in an envelope."""
+    """Hold where an entry goes to the second opinion, which is given it in an envelope.
+
+    A number that was kept as its text is kept so again.
+    """
     value = msgspec.json.encode({**(envelope or {}), "entries": [entry]})
-    asked = rules.model_copy(update={"input": InputSettings(entries_field="entries")})
+    asked = rules.model_copy(update={"input": InputSettings(entries_field="entries", inexact_numbers="text")})
     (judged,) = Judge(asked).judge(record._replace(value=value, unreadable=None)).entries
     if isinstance(placed, Rejection):
         assert judged.deliverable is None
