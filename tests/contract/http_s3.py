@@ -21,7 +21,7 @@ from urllib.parse import unquote
 OK = 200
 _PACE_BYTES = 16 * 1024
 CUT_BEFORE, CUT_AFTER, NO_ETAG = "cut before storing", "cut after storing", "an answer without ETag"
-# Of a GET: cut before the answer, cut within it.
+# A GET is cut before its answer, or within it.
 Fault = tuple[int, str] | str
 """(status, S3 error code), or one of the three above."""
 

@@ -1,4 +1,4 @@
-"""What a consumer calls back, without a worker behind it."""
+"""A listener takes the callbacks of a consumer, without a worker behind it."""
 
 from log_partitioner.formats.model import TopicPartition
 

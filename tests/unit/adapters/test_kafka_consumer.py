@@ -270,7 +270,7 @@ def test_questions_share_one_deadline(bench: Bench) -> None:
 
 
 def test_question_without_an_answer_stops_the_worker(bench: Bench) -> None:
-    """Where to start or to go on is never guessed."""
+    """A place to start or to go on is never guessed."""
     bench.library.answers = bench.library.times = kafka_error(KafkaError._TIMED_OUT)
     with pytest.raises(SourceError):
         bench.adapter.committed([P0], deadline=soon())

@@ -31,7 +31,7 @@ def configured(level: str = "info", style: str = "auto") -> io.StringIO:
 
 
 def test_every_line_says_who_speaks_when_and_how_many() -> None:
-    """What a reader merges all pods' lines by (DESIGN 9); no field of a line hides it."""
+    """A reader merges all pods' lines by them (DESIGN 9); no field of a line hides one."""
     stream = configured()
     structlog.get_logger().info("flush_committed", records=3, worker="another", seq=99)
     (line,) = lines(stream)

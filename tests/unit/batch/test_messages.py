@@ -192,7 +192,7 @@ def test_flush_record_says_what_the_batch_covers_and_what_became_of_it() -> None
 
 
 def test_parts_of_a_flush_record_are_of_one_key_and_have_ids_of_their_own() -> None:
-    """What is too large for its topic comes in parts: that they fit and are the record again, tests/property says."""
+    """A record too large for its topic comes in parts; tests/property says that they fit and make it again."""
     lines = tuple(msgspec.structs.replace(FLUSH_RECORD.topic_partitions[0], partition=n) for n in range(99))
     record = msgspec.structs.replace(FLUSH_RECORD, batch_id="b1", topic_partitions=lines)
     messages = list(flush_messages(record, SENDER, message_bytes_max=20_000, at_ms=AT_MS))

@@ -17,12 +17,12 @@ from log_partitioner.formats.reference import Checksum
 from log_partitioner.proof.accounting import ExitCode
 from log_partitioner.proof.audit.audit import Audit, Options
 from log_partitioner.proof.audit.report import Report
+from tests.fakes.check import BucketStore
 from tests.unit.proof.audit.world import (
     APP_0,
     APP_1,
     HOUR_10,
     File,
-    MemoryStore,
     MemoryTopics,
     Row,
     World,
@@ -447,7 +447,7 @@ def test_batch_committed_between_two_looks_at_the_output_is_left_out(looks: int)
     later = dict(world.committed)
     world.committed = {APP_0: 2, APP_1: 1}
     topics = PublishingTopics(world, [world.committed, later], looks=looks)
-    report = Audit(settings(), Options(), topics, MemoryStore(world.objects).get).run()
+    report = Audit(settings(), Options(), topics, BucketStore(world.objects).get).run()
     assert report.findings.examples == {}
     assert report.exit_code is ExitCode.CLEAN
 
@@ -467,7 +467,7 @@ def test_values_that_are_equal_by_value_are_not_altered(values: dict[str, Any]) 
 def audit_while_committing(world: World, committed_later: dict[TopicPartition, int | None]) -> Report:
     """Run the audit while a worker commits more between its two looks at the committed offsets."""
     topics = CommittingTopics(world, [world.committed, committed_later])
-    return Audit(settings(), Options(), topics, MemoryStore(world.objects).get).run()
+    return Audit(settings(), Options(), topics, BucketStore(world.objects).get).run()
 
 
 def test_transaction_that_stays_open_is_a_doubt() -> None:

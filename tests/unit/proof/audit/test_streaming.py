@@ -13,13 +13,13 @@ from log_partitioner.formats.model import SourceRecord, TopicPartition
 from log_partitioner.proof.accounting import ExitCode
 from log_partitioner.proof.audit import audit
 from log_partitioner.proof.audit.audit import Audit, Options
+from tests.fakes.check import BucketStore
 from tests.unit.proof.audit.test_audit import ANNOUNCED
 from tests.unit.proof.audit.test_backfills import repaired_world
 from tests.unit.proof.audit.world import (
     APP_0,
     APP_1,
     GROUP,
-    MemoryStore,
     MemoryTopics,
     World,
     clean_world,
@@ -45,7 +45,7 @@ class WatchedTopics(MemoryTopics):
 def reads_of(world: World) -> list[dict[TopicPartition, tuple[int, int]]]:
     """Audit a world that is clean; return what was read of the source, one read after the other."""
     topics = WatchedTopics(world.build())
-    assert Audit(settings(), Options(), topics, MemoryStore(world.objects).get).run().exit_code is ExitCode.CLEAN
+    assert Audit(settings(), Options(), topics, BucketStore(world.objects).get).run().exit_code is ExitCode.CLEAN
     return topics.reads
 
 

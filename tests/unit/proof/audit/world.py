@@ -52,9 +52,9 @@ from log_partitioner.formats.reference import (
     encode_message,
 )
 from log_partitioner.proof.audit.audit import Audit, Options
-from log_partitioner.proof.audit.context import Address, FetchedObject
 from log_partitioner.proof.audit.whose import Groups, of_group
 from log_partitioner_pipeline.row_type import type_of
+from tests.fakes.check import BucketStore
 from tests.strategies import merge_entries
 
 if TYPE_CHECKING:
@@ -243,7 +243,7 @@ class World:
         groups.read_on(topics, asked.kafka.flushes_topic)
         lineage = groups.lineage(asked.kafka)
         asked = of_group(asked, lineage.group_id)
-        return Audit(asked, options, topics, MemoryStore(self.objects).get, lineage).run()
+        return Audit(asked, options, topics, BucketStore(self.objects).get, lineage).run()
 
     def change_file(self, number: int, **changes: Any) -> None:
         """Put other values into a file."""
@@ -461,18 +461,6 @@ class MemoryTopics:
             for one in self._messages[tp]:
                 if first <= one.offset < end and one.unreadable != SKIPPED:
                     yield one
-
-
-class MemoryStore:
-    """The objects of a world."""
-
-    def __init__(self, objects: dict[str, bytes]) -> None:
-        self._objects = objects
-
-    def get(self, address: Address) -> FetchedObject | None:
-        """Read an object."""
-        data = self._objects.get(address.key)
-        return None if data is None else FetchedObject(data, None)
 
 
 def clean_world() -> World:
