@@ -21,6 +21,7 @@ from log_partitioner.batch.messages import Sender, Uploaded, reference_messages
 from log_partitioner.batch.reference_lines import LineWriter, Numbered
 from log_partitioner.batch.row_writer import Blocks
 from log_partitioner.batch.seal import SealedObject
+from log_partitioner.batch.types import PlainTypes
 from log_partitioner.boundary import Message, SealedFile, StoredObject
 from log_partitioner.config.settings import KafkaSettings, SchemaBounds
 from log_partitioner.formats.model import TopicPartition
@@ -73,11 +74,12 @@ def _measure(lab: Lab, keys: int) -> Figures:
 def _announce(users: list[str], entry_type: RecordType, tps: list[TopicPartition]) -> list[Message]:
     """Return the messages that announce a pack of one entry of each user, as the worker's flush makes them."""
     spans = {tp: (_FIRST_OFFSET, _FIRST_OFFSET + len(users)) for tp in tps}
-    numbered = Numbered(tps, spans, bytes_max=_LINES_BYTES_MAX)
-    writer = LineWriter(entry_type, numbered)
+    types = PlainTypes(SchemaBounds())
+    numbered, exact_type = Numbered(tps, spans, types, bytes_max=_LINES_BYTES_MAX), types.number(entry_type)
+    writer = LineWriter(exact_type, numbered)
     for number, user in enumerate(users):
         offset, time_us = _FIRST_OFFSET + number, _HOUR_US + number * 1_000
-        hour, exact_type = numbered.hour(("2024-05-01", number * 2 // len(users))), numbered.exact_type(entry_type)
+        hour = numbered.hour(("2024-05-01", number * 2 // len(users)))
         sources = [(number % len(tps), offset, offset, 1)]
         blocks = Blocks(user, hour, exact_type, _BLOCK_BYTES, 1, time_us, time_us, sources)
         writer.add_line(blocks, 5_000 + number * _BLOCK_BYTES)

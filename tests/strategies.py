@@ -6,7 +6,6 @@ Names and bounds are few and small on purpose: fields have to meet, and limits h
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterable
 from typing import Any, cast
 
@@ -18,10 +17,10 @@ from log_partitioner.avro.entry_types import EntryTypes
 from log_partitioner.avro.infer import INT64_MAX, INT64_MIN, LONG53_MAX
 from log_partitioner.avro.schema_types import ArrayType, MapType, RecordType, Scalar, Type
 from log_partitioner.batch.pack_plan import SealRules
-from log_partitioner.batch.pack_schema import IncompatibleError, Merging
 from log_partitioner.batch.reference_lines import Spans
 from log_partitioner.batch.rows import Rows
 from log_partitioner.batch.seal import SealedObject, seal
+from log_partitioner.batch.types import make_types
 from log_partitioner.boundary import BatchSpool
 from log_partitioner.config.settings import Layout, SchemaBounds
 from log_partitioner.formats.model import PartitionKey, SourceRecord, TopicPartition
@@ -164,6 +163,11 @@ A = TopicPartition("app", 0)
 HOUR_10_US = 1_714_557_600_000_000
 
 
+def empty_rows(*, is_fast: bool = False, bounds: SchemaBounds = SCHEMA_BOUNDS) -> Rows:
+    """Make rows as a batch begins with."""
+    return Rows(make_types(bounds, is_fast=is_fast))
+
+
 def keyed_rows(
     some: Iterable[tuple[str, int, dict[str, Any]]],
     *,
@@ -173,7 +177,7 @@ def keyed_rows(
     topics: int = 1,
 ) -> Rows:
     """Make rows of (user, hour, entry), one of each record; with a size their texts are only so long."""
-    made, types = Rows(is_fast=is_fast), EntryTypes(bounds)
+    made, types = empty_rows(is_fast=is_fast, bounds=bounds), EntryTypes(bounds)
     for offset, (user, hour, entry) in enumerate(some):
         tp = A if topics == 1 else TopicPartition(f"topic-{offset % topics}", 0)
         text = json.dumps(entry).encode() if size is None else b"x" * size
@@ -196,15 +200,3 @@ def sealed_objects(
     assert [step.rows for step in steps] == sorted(step.rows for step in steps), "rows are counted as they are written"
     assert not steps or steps[-1].rows == len(rows)
     return [step.finished for step in steps if step.finished is not None]
-
-
-def merge_entries(left: RecordType, right: RecordType, *, reserved: tuple[str, ...], keys_max: int) -> RecordType:
-    """Merge the types of two PartitionKeys' entries; `left` itself if it holds `right` already.
-
-    Raises:
-        IncompatibleError: they may not share a pack.
-    """
-    merging = Merging(left, reserved=reserved, keys_max=keys_max)
-    if not merging.add(right, fields_max=sys.maxsize, bytes_max=sys.maxsize):
-        raise IncompatibleError
-    return merging.entry_type

@@ -40,18 +40,26 @@ pub struct Cursor<'a> {
     pub text: &'a [u8],
     pub at: usize,
     depth: usize,
+    /// The greatest depth since `measure`.
+    pub deepest: usize,
     /// Whether numbers that a double does not hold are taken, rounded.
     is_rounding: bool,
 }
 
 impl<'a> Cursor<'a> {
     pub fn new(text: &'a [u8], at: usize) -> Self {
-        Cursor { text, at, depth: 0, is_rounding: false }
+        Cursor { text, at, depth: 0, deepest: 0, is_rounding: false }
     }
 
     /// Read a text that was read before: what its numbers lose was seen to then.
     pub fn again(text: &'a [u8], at: usize) -> Self {
-        Cursor { text, at, depth: 0, is_rounding: true }
+        Cursor { text, at, depth: 0, deepest: 0, is_rounding: true }
+    }
+
+    /// Begin to look for the greatest depth; gives the one here.
+    pub fn measure(&mut self) -> usize {
+        self.deepest = self.depth;
+        self.depth
     }
 
     fn peek(&self) -> Option<u8> {
@@ -92,6 +100,7 @@ impl<'a> Cursor<'a> {
     fn enter(&mut self, value: Value) -> Parsed<Value> {
         self.at += 1;
         self.depth += 1;
+        self.deepest = self.deepest.max(self.depth);
         if self.depth > DEPTH_MAX {
             return Err(Refused);
         }
@@ -175,29 +184,6 @@ impl<'a> Cursor<'a> {
             }
             _ => {}
         }
-        Ok(())
-    }
-
-    /// Go behind an object or array whose bracket `value` has read, by its brackets alone: somebody reads it later.
-    pub fn pass(&mut self, value: Value) -> Parsed<()> {
-        if !matches!(value, Value::Object | Value::Array) {
-            return Ok(());
-        }
-        let mut open = 1;
-        while open > 0 {
-            match self.peek() {
-                Some(b'"') => {
-                    self.string()?;
-                    continue;
-                }
-                Some(b'{' | b'[') => open += 1,
-                Some(b'}' | b']') => open -= 1,
-                Some(_) => {}
-                None => return Err(Refused),
-            }
-            self.at += 1;
-        }
-        self.depth = self.depth.saturating_sub(1);
         Ok(())
     }
 

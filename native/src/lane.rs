@@ -7,9 +7,9 @@ use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PyDict};
 
-use crate::json::Cursor;
 use crate::records::{Reader, Record};
 use crate::texts::Texts;
+use crate::types::{Bounds, Types};
 
 const TIMESTAMP_MS_MAX: i64 = 253_402_300_799_999; // as `log_partitioner.avro.row_meta`
 const KIB: u64 = 1024;
@@ -61,9 +61,8 @@ pub struct Taken {
     /// Entries whose time the record's timestamp stands in for.
     fallbacks: u64,
     weight: u64,
-    /// User and hour since the epoch of new PartitionKeys, and numbers of types new to the batch: in order of number.
+    /// User and hour since the epoch of new PartitionKeys, in order of number.
     new_keys: Vec<(String, i64)>,
-    new_types: Vec<u32>,
     /// TopicPartitions new to the batch, in order of number.
     new_tps: Vec<u32>,
     /// (row, id), rows counted from the first of this call.
@@ -81,8 +80,9 @@ type Covered = (u32, u64, u64, i64, i64, i64, usize);
 pub struct Lane {
     reader: Reader,
     keys: HashMap<Box<[u8]>, u32>,
-    /// The number that a type has in the batch, by its number here.
-    types: Vec<Option<u32>>,
+    /// Those of the open batch, and of the next one if they are not too many.
+    #[pyo3(get)]
+    types: Py<Types>,
     key: Vec<u8>,
 }
 
@@ -102,15 +102,21 @@ struct Columns {
     fallbacks: u64,
     weight: u64,
     new_keys: Vec<(String, i64)>,
-    new_types: Vec<u32>,
     new_tps: Vec<u32>,
     ids: Vec<(u32, String)>,
     covered: Vec<Covered>,
     gaps: Vec<(u32, i64, i64)>,
 }
 
+/// Types of which nothing is known yet, with a reader that begins with them.
+fn begin(reader: &mut Reader, py: Python<'_>, bounds: Bounds) -> PyResult<Py<Types>> {
+    let mut types = Types::with_bounds(bounds);
+    reader.shapes.begin(&mut types);
+    Py::new(py, types)
+}
+
 /// How far one call may go: to a record of the poll, to a weight, to bytes of source.
-struct Bounds {
+struct Reach {
     stop: usize,
     weight_max: u64,
     bytes_max: u64,
@@ -118,35 +124,23 @@ struct Bounds {
 
 #[pymethods]
 impl Lane {
-    /// `rules` are those of `log_partitioner.batch.fast_lane` by name; a path is the keys that lead to a value.
+    /// `rules` are those of `log_partitioner.batch.fast_lane` by name; a path is the keys that lead to a value. Once
+    /// types take `bytes_max`, no record brings a new one.
     #[new]
-    fn new(rules: &Bound<'_, PyDict>) -> PyResult<Self> {
-        Ok(Lane { reader: Reader::new(rules)?, keys: HashMap::new(), types: Vec::new(), key: Vec::new() })
+    fn new(py: Python<'_>, rules: &Bound<'_, PyDict>, bounds: Bounds, bytes_max: usize) -> PyResult<Self> {
+        let mut reader = Reader::new(rules, bytes_max)?;
+        let types = begin(&mut reader, py, bounds)?;
+        Ok(Lane { reader, keys: HashMap::new(), types, key: Vec::new() })
     }
 
-    /// Begin a batch: PartitionKeys and types are numbered anew. True where all shapes were forgotten: they are too many,
-    /// or `is_full` says so.
-    fn begin(&mut self, is_full: bool) -> bool {
+    /// Begin a batch: PartitionKeys are numbered anew; if types are too many, all are forgotten.
+    fn begin(&mut self, py: Python<'_>, is_full: bool) -> PyResult<()> {
         self.keys = HashMap::new();
-        self.types.clear();
-        self.reader.shapes.forget_if(is_full)
-    }
-
-    /// Remember the type of a text's shape; false where the text is not plain.
-    fn learn(&mut self, text: PyBackedBytes, number: u32) -> bool {
-        if std::str::from_utf8(&text).is_err() {
-            return false;
+        if is_full {
+            let bounds = self.types.borrow(py).bounds.clone();
+            self.types = begin(&mut self.reader, py, bounds)?;
         }
-        self.reader.shapes.learn(&mut Cursor::new(&text, 0), number).is_ok()
-    }
-
-    /// Give the number of a type in this batch: what it is, or `next`, which it then has.
-    fn type_number(&mut self, number: u32, next: u32) -> u32 {
-        let number = number as usize;
-        if number >= self.types.len() {
-            self.types.resize(number + 1, None);
-        }
-        *self.types[number].get_or_insert(next)
+        Ok(())
     }
 
     /// Give the number of a PartitionKey in this batch: what it is, or `next`, which it then has.
@@ -158,16 +152,18 @@ impl Lane {
     /// Take records from `first` on, up to the first that is not plain, or a bound.
     ///
     /// `rows_tps` are the numbers that the batch has for TopicPartitions, -1 for those without a row; `next_offsets` what
-    /// is expected of each, -1 where it is not owned. `tps`, `keys` and `types` are how many the batch has; `texts` gets
-    /// those of the rows.
+    /// is expected of each, -1 where it is not owned. `tps` and `keys` are how many the batch has; `texts` gets those of the
+    /// rows.
     #[allow(clippy::too_many_arguments)]
     fn take(
         &mut self, py: Python<'_>, poll: &Poll, first: usize, stop: usize, weight_max: u64, bytes_max: u64,
-        mut rows_tps: Vec<i64>, mut next_offsets: Vec<i64>, tps: u32, keys: u32, types: u32, texts: &mut Texts,
+        mut rows_tps: Vec<i64>, mut next_offsets: Vec<i64>, tps: u32, keys: u32, texts: &mut Texts,
     ) -> Taken {
-        let bounds = Bounds { stop: stop.min(poll.values.len()), weight_max, bytes_max };
+        let reach = Reach { stop: stop.min(poll.values.len()), weight_max, bytes_max };
+        let shared = self.types.clone_ref(py);
+        let types = &mut *shared.borrow_mut(py);
         let columns =
-            py.detach(|| self.take_all(poll, first, &bounds, &mut rows_tps, &mut next_offsets, tps, keys, types, texts));
+            py.detach(|| self.take_all(poll, first, &reach, &mut rows_tps, &mut next_offsets, tps, keys, types, texts));
         Taken {
             records: columns.records,
             entries: columns.key_of.len(),
@@ -184,7 +180,6 @@ impl Lane {
             text_bytes: columns.text_bytes,
             weight: columns.weight,
             new_keys: columns.new_keys,
-            new_types: columns.new_types,
             new_tps: columns.new_tps,
             ids: columns.ids,
             covered: columns.covered,
@@ -201,20 +196,20 @@ fn bytes_of<T: Copy, const N: usize>(py: Python<'_>, column: &[T], bytes: impl F
 impl Lane {
     #[allow(clippy::too_many_arguments)]
     fn take_all(
-        &mut self, poll: &Poll, first: usize, bounds: &Bounds, rows_tps: &mut [i64], next_offsets: &mut [i64], tps: u32,
-        keys: u32, types: u32, texts: &mut Texts,
+        &mut self, poll: &Poll, first: usize, reach: &Reach, rows_tps: &mut [i64], next_offsets: &mut [i64], tps: u32,
+        keys: u32, types: &mut Types, texts: &mut Texts,
     ) -> Columns {
         let mut out = Columns::default();
-        for at in first..bounds.stop {
+        for at in first..reach.stop {
             let (tp, offset, timestamp_ms) = (poll.tps[at] as usize, poll.offsets[at], poll.timestamps_ms[at]);
             let Some(Some(text)) = poll.values.get(at) else { break };
             let size = text.len() as u64;
-            if out.weight >= bounds.weight_max || out.source_bytes + size > bounds.bytes_max {
+            if out.weight >= reach.weight_max || out.source_bytes + size > reach.bytes_max {
                 break;
             }
             let is_next = next_offsets[tp] >= 0 && offset >= next_offsets[tp];
             let key = poll.keys.get(at).and_then(|key| key.as_deref());
-            if !is_next || self.reader.read(&Record { text, key, timestamp_ms }).is_err() {
+            if !is_next || self.reader.read(&Record { text, key, timestamp_ms }, types).is_err() {
                 break;
             }
             if rows_tps[tp] < 0 {
@@ -222,7 +217,7 @@ impl Lane {
                 out.new_tps.push(tp as u32);
             }
             for index in 0..self.reader.rows.len() {
-                self.add(index, keys, types, &mut out);
+                self.add(index, keys, &mut out);
                 out.tp_of.push(rows_tps[tp] as u32);
                 out.offsets.push(offset);
                 out.timestamps_ms.push(if timestamp_ms > TIMESTAMP_MS_MAX { -1 } else { timestamp_ms });
@@ -242,7 +237,7 @@ impl Lane {
     }
 
     /// Add what a row of the record that was read last says of itself.
-    fn add(&mut self, index: usize, keys: u32, types: u32, out: &mut Columns) {
+    fn add(&mut self, index: usize, keys: u32, out: &mut Columns) {
         let row = &mut self.reader.rows[index];
         if let Some(id) = row.id.take() {
             out.ids.push((out.key_of.len() as u32, id));
@@ -253,13 +248,8 @@ impl Lane {
         out.text_sizes.push(size as u32);
         out.text_bytes += size as u64;
         out.fallbacks += u64::from(row.is_fallback);
-        let next_type = types + out.new_types.len() as u32;
-        let (user, hour, number) = (row.user, row.hour, row.entry_type);
-        let entry_type = self.type_number(number, next_type);
-        if entry_type == next_type {
-            out.new_types.push(number);
-        }
-        out.type_of.push(entry_type);
+        let (user, hour) = (row.user, row.hour);
+        out.type_of.push(row.entry_type);
         let key = self.key_of(user, hour, keys, out);
         out.key_of.push(key);
     }

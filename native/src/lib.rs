@@ -9,9 +9,11 @@ mod json;
 mod lane;
 mod lines;
 mod records;
+mod seal;
 mod shapes;
 mod texts;
 mod times;
+mod types;
 
 /// CRC-32 as of zlib, several times as fast as most builds of it; `before` is that of what stands before.
 #[pyfunction]
@@ -27,12 +29,11 @@ fn log_partitioner_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<lane::Lane>()?;
     module.add_class::<lane::Poll>()?;
     module.add_class::<lane::Taken>()?;
-    module.add_class::<encode::Sealer>()?;
-    module.add_class::<encode::Written>()?;
+    module.add_class::<seal::Sealer>()?;
     module.add_class::<lines::Lines>()?;
     module.add_class::<texts::Texts>()?;
-    module.add_function(wrap_pyfunction!(encode::in_order, module)?)?;
-    module.add_function(wrap_pyfunction!(encode::runs, module)?)?;
+    module.add_class::<types::Types>()?;
+    module.add_function(wrap_pyfunction!(seal::in_order, module)?)?;
     module.add_function(wrap_pyfunction!(crc32, module)?)?;
     module.add("VERSION", env!("CARGO_PKG_VERSION"))
 }

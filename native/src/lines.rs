@@ -4,8 +4,10 @@ use std::collections::HashMap;
 use std::io::Write;
 
 use pyo3::prelude::*;
-use pyo3::pybacked::{PyBackedBytes, PyBackedStr};
+use pyo3::pybacked::PyBackedStr;
 use pyo3::types::PyBytes;
+
+use crate::types::Types;
 
 /// The blocks of one part, `length` bytes, and what is in them: counted as they were written.
 pub struct Blocks {
@@ -121,9 +123,9 @@ struct LineRules {
 #[pyclass]
 pub struct Lines {
     rules: LineRules,
-    /// Gives the projection of a type.
-    projection: Py<PyAny>,
-    projections: HashMap<u32, PyBackedBytes>,
+    types: Py<Types>,
+    /// The type of the object.
+    merged: u32,
     /// How many there are.
     #[pyo3(get)]
     lines: usize,
@@ -141,7 +143,7 @@ struct Group {
     source_of: HashMap<u32, usize>,
     hours: Vec<u32>,
     hour_of: HashMap<u32, usize>,
-    schemas: Vec<PyBackedBytes>,
+    schemas: Vec<Vec<u8>>,
     schema_of: HashMap<Vec<u8>, usize>,
     /// The number of a type's projection.
     schema_of_type: HashMap<u32, usize>,
@@ -150,23 +152,22 @@ struct Group {
 }
 
 /// TopicPartitions and rows named, earliest time of the first line, hours, schemas, how many lines, and the list of those.
-type Ended = (Vec<(u32, usize)>, i64, Vec<u32>, Vec<PyBackedBytes>, usize, Py<PyBytes>);
+type Ended = (Vec<(u32, usize)>, i64, Vec<u32>, Vec<Py<PyBytes>>, usize, Py<PyBytes>);
 
 #[pymethods]
 impl Lines {
     #[new]
-    fn new(rules: LineRules, projection: Py<PyAny>) -> Self {
-        Lines { rules, projection, projections: HashMap::new(), lines: 0, group: Group::default(), ended: Vec::new() }
+    fn new(rules: LineRules, types: Py<Types>, merged: u32) -> Self {
+        Lines { rules, types, merged, lines: 0, group: Group::default(), ended: Vec::new() }
     }
 
     /// Write the lines of parts [first, last), whose blocks stand from `start` on.
-    fn add(&mut self, py: Python<'_>, chunk: &Chunk, first: usize, last: usize, start: usize) -> PyResult<()> {
+    fn add(&mut self, py: Python<'_>, chunk: &Chunk, first: usize, last: usize, start: usize) {
         let mut start = start;
         for blocks in &chunk.parts[first..last] {
-            self.add_line(py, blocks, start)?;
+            self.add_line(py, blocks, start);
             start += blocks.length;
         }
-        Ok(())
     }
 
     /// Give all lines, in their order; they are gone then.
@@ -177,7 +178,8 @@ impl Lines {
             .into_iter()
             .map(|group| {
                 let lines = PyBytes::new(py, &group.lines).unbind();
-                (group.sources, group.event_time_us, group.hours, group.schemas, group.count, lines)
+                let schemas = group.schemas.iter().map(|schema| PyBytes::new(py, schema).unbind()).collect();
+                (group.sources, group.event_time_us, group.hours, schemas, group.count, lines)
             })
             .collect()
     }
@@ -192,13 +194,13 @@ impl Lines {
         }
     }
 
-    fn add_line(&mut self, py: Python<'_>, blocks: &Blocks, start: usize) -> PyResult<()> {
+    fn add_line(&mut self, py: Python<'_>, blocks: &Blocks, start: usize) {
         let before = self.group.mark();
-        let mut line = self.line(py, blocks, start)?;
+        let mut line = self.line(py, blocks, start);
         if self.group.count > 0 && self.group.size + line.len() > self.rules.bytes_max {
             self.group.forget(before);
             self.end();
-            line = self.line(py, blocks, start)?;
+            line = self.line(py, blocks, start);
         }
         let group = &mut self.group;
         group.lines.push(if group.count == 0 { b'[' } else { b',' });
@@ -209,11 +211,10 @@ impl Lines {
         group.count += 1;
         group.size += line.len() + 1;
         self.lines += 1;
-        Ok(())
     }
 
-    fn line(&mut self, py: Python<'_>, blocks: &Blocks, start: usize) -> PyResult<Vec<u8>> {
-        let schema = self.schema(py, blocks.exact_type)?;
+    fn line(&mut self, py: Python<'_>, blocks: &Blocks, start: usize) -> Vec<u8> {
+        let schema = self.schema(py, blocks.exact_type);
         let (group, rules) = (&mut self.group, &self.rules);
         if group.count == 0 {
             group.event_time_us = blocks.earliest_us;
@@ -235,22 +236,21 @@ impl Lines {
             put(line, format_args!("{},{from_start},{},{rows}", group.source_of[&tp], high - low));
         });
         line.push(b']');
-        Ok(line)
+        line
     }
 
     /// The number of a type's projection in the group.
-    fn schema(&mut self, py: Python<'_>, exact_type: u32) -> PyResult<usize> {
-        if let Some(&known) = self.group.schema_of_type.get(&exact_type) {
-            return Ok(known);
+    fn schema(&mut self, py: Python<'_>, exact_type: u32) -> usize {
+        let group = &mut self.group;
+        if let Some(&known) = group.schema_of_type.get(&exact_type) {
+            return known;
         }
-        if !self.projections.contains_key(&exact_type) {
-            self.projections.insert(exact_type, self.projection.call1(py, (exact_type,))?.extract(py)?);
-        }
-        let (projection, group) = (self.projections[&exact_type].clone_ref(py), &mut self.group);
-        let (key, size) = (projection.to_vec(), projection.len() + 1);
-        let found = number(&mut group.schema_of, &mut group.schemas, key, projection, || size, &mut group.size);
+        let mut projection = Vec::new();
+        self.types.borrow_mut(py).write_projection(exact_type, self.merged, &mut projection);
+        let size = projection.len() + 1;
+        let found = number(&mut group.schema_of, &mut group.schemas, projection.clone(), projection, || size, &mut group.size);
         group.schema_of_type.insert(exact_type, found);
-        Ok(found)
+        found
     }
 }
 

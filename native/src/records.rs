@@ -8,6 +8,7 @@ use crate::envelope::Envelope;
 use crate::json::{unescape, Cursor, Parsed, Refused, Value};
 use crate::shapes::Shapes;
 use crate::times::{from_double, from_int, from_text, Unit};
+use crate::types::Types;
 
 const US_PER_HOUR: i64 = 3_600_000_000;
 const USER_CHARS_MAX: usize = 4096;
@@ -74,7 +75,7 @@ pub struct Reader {
 
 impl Reader {
     /// `rules` are those of `log_partitioner.batch.fast_lane` by name.
-    pub fn new(rules: &Bound<'_, PyDict>) -> PyResult<Self> {
+    pub fn new(rules: &Bound<'_, PyDict>, bytes_max: usize) -> PyResult<Self> {
         let get = |name: &str| rules.get_item(name)?.ok_or_else(|| PyValueError::new_err(name.to_owned()));
         let (mut in_entry, mut in_envelope) = (Vec::new(), Vec::new());
         let mut places = |name: &str| -> PyResult<Vec<Place>> {
@@ -101,7 +102,6 @@ impl Reader {
             latest_us: get("latest_us")?.extract()?,
             future_max_us: get("future_max_us")?.extract()?,
         };
-        let bytes_max = get("bytes_max")?.extract()?;
         Ok(Reader {
             rules,
             shapes: Shapes::new(in_entry, bytes_max).ok_or_else(|| PyValueError::new_err("too many paths"))?,
@@ -111,8 +111,8 @@ impl Reader {
         })
     }
 
-    /// Read a record whose entries are all of known shapes into `self.rows`, at least one.
-    pub fn read(&mut self, record: &Record) -> Parsed<()> {
+    /// Read the entries of a record into `self.rows`, at least one.
+    pub fn read(&mut self, record: &Record, types: &mut Types) -> Parsed<()> {
         let text = record.text;
         self.rows.clear();
         self.users.clear();
@@ -126,12 +126,12 @@ impl Reader {
             let mut start = 0;
             for line in text.split(|&byte| byte == b'\n') {
                 if !line.iter().all(|byte| WHITE.contains(byte)) {
-                    self.one(record, start, start + line.len())?;
+                    self.one(record, types, start, start + line.len())?;
                 }
                 start += line.len() + 1;
             }
         } else if text.iter().find(|byte| !WHITE.contains(byte)) == Some(&b'[') {
-            self.several(record, Cursor::new(text, 0))?.end()?;
+            self.several(record, types, Cursor::new(text, 0))?.end()?;
         } else {
             let entries = match &mut self.envelope {
                 Some(envelope) => envelope.enter(text)?,
@@ -139,24 +139,24 @@ impl Reader {
             };
             match entries {
                 Some(at) => {
-                    self.several(record, Cursor::new(text, at))?;
+                    self.several(record, types, Cursor::new(text, at))?;
                 }
-                None => self.one(record, 0, text.len())?,
+                None => self.one(record, types, 0, text.len())?,
             }
         }
         if self.rows.is_empty() { Err(Refused) } else { Ok(()) }
     }
 
     /// Read one entry that has a text to itself.
-    fn one(&mut self, record: &Record, start: usize, end: usize) -> Parsed<()> {
+    fn one(&mut self, record: &Record, types: &mut Types, start: usize, end: usize) -> Parsed<()> {
         let mut cursor = Cursor::new(&record.text[..end], start);
-        let entry_type = self.shapes.walk(&mut cursor)?.ok_or(Refused)?;
+        let entry_type = self.shapes.walk(&mut cursor, types)?;
         cursor.end()?;
         self.place(record, (start, end), entry_type)
     }
 
     /// Read the entries of an array; gives where it ends.
-    fn several<'a>(&mut self, record: &Record<'a>, mut cursor: Cursor<'a>) -> Parsed<Cursor<'a>> {
+    fn several<'a>(&mut self, record: &Record<'a>, types: &mut Types, mut cursor: Cursor<'a>) -> Parsed<Cursor<'a>> {
         if cursor.value()? != Value::Array {
             return Err(Refused);
         }
@@ -164,7 +164,7 @@ impl Reader {
         while cursor.next_item(is_first)? {
             is_first = false;
             let start = cursor.at;
-            let entry_type = self.shapes.walk(&mut cursor)?.ok_or(Refused)?;
+            let entry_type = self.shapes.walk(&mut cursor, types)?;
             self.place(record, (start, cursor.at), entry_type)?;
         }
         Ok(cursor)

@@ -5,7 +5,7 @@ use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
 
-use crate::encode::column;
+use crate::seal::column;
 
 const CHUNK_BYTES: usize = 1024 * 1024;
 

@@ -11,7 +11,7 @@ The path of the data, room by room:
         batch/rows.py                   it becomes a row of the open batch
         batch/python_lane.py            all of it for plain records, many at once
     runtime/flusher.py           calls what follows, for each batch
-        batch/pack_plan.py              which rows go into which object
+        batch/pack_plan.py              which rows go into which object, by their types (batch/types.py)
         batch/seal.py                   objects are sealed: by row_writer.py, which writes each row once,
                                         and reference_lines.py, which announces what was written
         runtime/uploader.py             objects are uploaded

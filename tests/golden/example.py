@@ -21,10 +21,12 @@ import msgspec
 from log_partitioner.avro import container
 from log_partitioner.avro.binary import encode_long
 from log_partitioner.avro.infer import infer_entry
+from log_partitioner.avro.pack_schema import merge
 from log_partitioner.avro.schema import META, row_schema
-from log_partitioner.avro.schema_types import RecordType
+from log_partitioner.avro.schema_types import RecordType, join_entries
 from log_partitioner.batch.reference_lines import LineWriter, Numbered
 from log_partitioner.batch.row_writer import Blocks
+from log_partitioner.batch.types import PlainTypes
 from log_partitioner.config.settings import SchemaBounds
 from log_partitioner.formats import offset_metadata
 from log_partitioner.formats.dead_letter import StoredRecord, encode_stored_record
@@ -53,7 +55,6 @@ from log_partitioner.formats.reference import (
     encode_message,
 )
 from tests.property.avro_reading import entry_fields, to_datum
-from tests.strategies import merge_entries
 
 ROOT = Path(__file__).parents[2]
 GOLDEN = ROOT / "tests" / "golden" / "format-1"
@@ -95,15 +96,10 @@ ROWS: dict[PartitionKey, list[dict[str, Any]]] = {
     ],
 }
 TYPES: dict[PartitionKey, RecordType] = {
-    key: reduce(
-        lambda left, right: merge_entries(left, right, reserved=(META,), keys_max=LIMITS.object_keys_max),
-        (infer_entry(one["entry"], LIMITS) for one in rows),
-    )
+    key: join_entries([infer_entry(one["entry"], LIMITS) for one in rows], object_keys_max=LIMITS.object_keys_max)
     for key, rows in ROWS.items()
 }
-MERGED = reduce(
-    lambda left, right: merge_entries(left, right, reserved=(META,), keys_max=LIMITS.object_keys_max), TYPES.values()
-)
+MERGED = reduce(merge, TYPES.values())
 SCHEMA = row_schema(MERGED)
 
 
@@ -127,14 +123,23 @@ def blocks(key: PartitionKey, numbered: Numbered) -> Blocks:
     times = [meta["event_time"] for meta in metas]
     offsets = [[meta["offset"] for meta in metas if meta["partition"] == tp.partition] for tp in SPANS]
     sources = [(number, min(some), max(some), len(some)) for number, some in enumerate(offsets) if some]
-    hour, exact_type = numbered.hour(key[1:]), numbered.exact_type(TYPES[key])
-    return Blocks(key.user, hour, exact_type, len(block(key)), len(metas), min(times), max(times), sources)
+    return Blocks(
+        key.user,
+        numbered.hour(key[1:]),
+        numbered.types.number(TYPES[key]),
+        len(block(key)),
+        len(metas),
+        min(times),
+        max(times),
+        sources,
+    )
 
 
 def reference_message() -> bytes:
     """Write the message that announces the pack."""
-    numbered = Numbered([*SPANS], SPANS, bytes_max=900_000)
-    writer = LineWriter(MERGED, numbered)
+    types = PlainTypes(LIMITS)
+    numbered = Numbered([*SPANS], SPANS, types, bytes_max=900_000)
+    writer = LineWriter(types.number(MERGED), numbered)
     start = len(HEADER)
     for key in ROWS:
         writer.add_line(blocks(key, numbered), start)

@@ -16,9 +16,9 @@ import msgspec
 from log_partitioner.avro.container import SYNC_BYTES, Codec, block, compressor, header
 from log_partitioner.avro.infer import infer_entry
 from log_partitioner.avro.names import avro_names
+from log_partitioner.avro.pack_schema import merge, projection
 from log_partitioner.avro.schema import RowSchema, row_schema
-from log_partitioner.avro.schema_types import ArrayType, MapType, RecordType, Scalar, Type, join_records
-from log_partitioner.batch.pack_schema import MergedFields
+from log_partitioner.avro.schema_types import ArrayType, MapType, RecordType, Scalar, Type, join_entries
 from log_partitioner.config.settings import SchemaBounds
 from log_partitioner.formats.model import PartitionKey, RootLink
 from log_partitioner.formats.reference import (
@@ -32,7 +32,6 @@ from log_partitioner.formats.reference import (
     decode_references,
     encode_message,
 )
-from tests.strategies import merge_entries
 
 BUCKET, TOPIC = "data", "logs"
 KEY = PartitionKey("ann", "2026-03-04", 5)
@@ -86,15 +85,15 @@ def write_object(
     for entry in entries:
         parts.setdefault(entry.key, []).append(entry)
     types = {key: type_of_entries(some) for key, some in parts.items()}
-    merged = reduce(_merge, types.values())
+    merged = reduce(merge, types.values())
     schema = row_schema(merged)
     head = header(schema.text, codec=codec, sync=_SYNC, metadata={"lp-batch-id": batch_id})
     covered = covered or {entry.partition: (0, 1_000_000) for some in parts.values() for entry in some}
     content, lines = bytearray(head), []
     hours = sorted({(key.date, key.hour) for key in parts})
-    projections = [MergedFields(merged).projection(one) for one in types.values()]
+    projections = [projection(one, merged) for one in types.values()]
     distinct = [one for at, one in enumerate(projections) if one not in projections[:at]]
-    for (key, some), projection in zip(parts.items(), projections, strict=True):
+    for (key, some), projected in zip(parts.items(), projections, strict=True):
         start = len(content)
         for at in range(0, len(some), rows_per_block):
             content += _block(some[at : at + rows_per_block], merged, schema, topic, codec)
@@ -105,7 +104,7 @@ def write_object(
                 entries=len(some),
                 event_time_us=min(one.time_us for one in some) - TIME_US,
                 event_time_span_us=max(one.time_us for one in some) - min(one.time_us for one in some),
-                schema=distinct.index(projection),
+                schema=distinct.index(projected),
                 start=start,
                 length=len(content) - start,
                 sources=_sources(some, covered),
@@ -153,11 +152,7 @@ def split_message(message: ReferenceMessage, *, lines_max: int) -> list[Referenc
 def type_of_entries(entries: Iterable[Entry]) -> RecordType:
     """Give the exact type of entries."""
     types = [infer_entry(entry.values, LIMITS) for entry in entries]
-    return reduce(lambda one, other: join_records(one, other, object_keys_max=LIMITS.object_keys_max), types)
-
-
-def _merge(one: RecordType, other: RecordType) -> RecordType:
-    return merge_entries(one, other, reserved=_RESERVED, keys_max=LIMITS.object_keys_max)
+    return join_entries(types, object_keys_max=LIMITS.object_keys_max)
 
 
 def _block(entries: list[Entry], merged: RecordType, schema: RowSchema, topic: str, codec: Codec) -> bytes:

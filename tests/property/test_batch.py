@@ -15,6 +15,7 @@ from log_partitioner.batch.progress import Progress, Tracker
 from log_partitioner.boundary import Membership
 from log_partitioner.formats.model import CommittedOffset, TopicPartition
 from tests.fakes.spool import FakeSpool
+from tests.strategies import empty_rows
 
 MEMBER = Membership(1, "member", None)
 TPS = [TopicPartition("app", number) for number in range(3)]
@@ -107,7 +108,7 @@ class LedgersAgainstModel(RuleBasedStateMachine):
 
     def closed(self) -> ClosedBatch:
         """Close a batch here."""
-        return Batch(Opening("b", 1, MEMBER, 0.0, 0), FakeSpool().open("b")).close(self.tracker.by_tp)
+        return Batch(Opening("b", 1, MEMBER, 0.0, 0), FakeSpool().open("b"), empty_rows()).close(self.tracker.by_tp)
 
     def next_offsets(self) -> dict[TopicPartition, int]:
         """Give the offsets that a commit would commit now."""

@@ -14,7 +14,6 @@ from log_partitioner import native
 from log_partitioner.avro.schema_types import RecordType, Scalar
 from log_partitioner.batch.fast_lane import FastLane
 from log_partitioner.batch.row_writer import EntryWriter
-from log_partitioner.batch.rows import Rows
 from log_partitioner.config.settings import (
     IdSettings,
     InputSettings,
@@ -200,7 +199,7 @@ def test_lanes_deliver_the_same_bytes(
     assert [data for data, _ in fast.objects] == [data for data, _ in python.objects]
     assert [one for _, one in fast.objects] == [one for _, one in python.objects]
     assert fast[1:4] == python[1:4]
-    assert fast.load.fixed_bytes <= python.load.fixed_bytes, "equal types may be several objects in Python"
+    assert fast.load.fixed_bytes <= 2 * python.load.fixed_bytes, "types of odd records are in either language"
     assert _sizes(fast.load) == _sizes(python.load)
     if memory_max == 2**40:  # else they leave memory when they will: what they take of it is each lane's own
         assert fast.load.spool_bytes == python.load.spool_bytes == 0
@@ -216,14 +215,14 @@ def _of_texts(load: FlushLoad) -> int:
 
 
 def test_plain_records_are_taken() -> None:
-    """All but the first of each shape: else the test above compares nothing."""
+    """From the first on: else the test above compares nothing."""
     records = [
         SourceRecord(TPS[n % 3], n, NOW_S * 1000, None, _encode({"user": f"u{n % 5}", "time": NOW_S - n, **more}), ())
         for n in range(100)
         for more in ([{"a": n, "b": {"c": [n, None], "id": "x\n"}}] if n % 2 else [{"a": n / 7, "t": "\u00e9"}])
     ]
     delivered = deliver(records, PLAIN, is_fast=True)
-    assert (delivered.taken, delivered.dead_letters) == (98, [])
+    assert (delivered.taken, delivered.dead_letters) == (100, [])
 
 
 def test_plain_entries_are_written_by_compiled_code(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -256,7 +255,7 @@ def test_records_of_several_entries_are_taken(form: bytes, given_settings: Setti
     records = [SourceRecord(TPS[0], n, NOW_S * 1000, b"bob", value, ()) for n, value in enumerate(values)]
     fast, python = (deliver(records, given_settings, is_fast=is_fast) for is_fast in (True, False))
     assert fast._replace(taken=0, load=None) == python._replace(taken=0, load=None)
-    assert (fast.taken, fast.outcomes) == (49, {"written": 100})
+    assert (fast.taken, fast.outcomes) == (50, {"written": 100})
 
 
 _TAIL = b',"user":"ann","time":1767225600}'
@@ -309,7 +308,7 @@ def test_entries_without_a_time_are_taken_where_the_timestamp_stands_in() -> Non
     values = [_encode({"user": "ann", "n": n}) for n in range(100)]
     records = [SourceRecord(TPS[0], n, NOW_S * 1000, b"bob", value, ()) for n, value in enumerate(values)]
     fast, strict = deliver(records, PLAIN, is_fast=True), deliver(records, LINES, is_fast=True)
-    assert (fast.taken, fast.outcomes) == (99, {"written": 0, "record_timestamp": 100})
+    assert (fast.taken, fast.outcomes) == (100, {"written": 0, "record_timestamp": 100})
     assert (strict.taken, len(strict.dead_letters)) == (0, 100)
 
 
@@ -326,13 +325,14 @@ def test_topic_partitions_without_a_row_change_no_plan() -> None:
     assert fast.objects == python.objects
 
 
-def test_what_is_too_much_is_forgotten_with_the_next_batch() -> None:
-    """Types, though few shapes; and shapes: what comes then is learnt anew, and numbered anew."""
+def test_types_that_take_too_much_are_forgotten_with_the_next_batch() -> None:
+    """And those of the batch before stay its own."""
     lane = FastLane(settings(), bytes_max=20_000)
+    made = [lane.begin()]
     for batch in range(40):
-        rows = Rows(lane, is_fast=True)
         for n in range(5):
-            name = f"k{batch * 5 + n}"
-            lane.learn(_encode({name: n}), RecordType({name: Scalar.LONG53}))
-            assert lane.type_number(RecordType({name: Scalar.LONG53}), len(rows.types)) == len(rows.types)
-        assert len(lane._types) <= 60
+            made[-1].number(RecordType({f"k{batch * 5 + n}": Scalar.LONG53}))
+            assert made[-1].memory_bytes <= 30_000
+        made.append(lane.begin())
+    assert 3 < len({id(one) for one in made}) < 40
+    assert made[0].type_of(made[0].number(RecordType({"k0": Scalar.LONG53}))) == RecordType({"k0": Scalar.LONG53})

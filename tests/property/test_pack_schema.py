@@ -1,36 +1,34 @@
-"""The worker's merge of exact types in a pack, its projections back, and the values read under both (DESIGN 3.2, 6)."""
+"""Types of a pack: how exact types merge, their projections back, and the values read under both (DESIGN 3.2, 6).
+
+Compiled code does the same by numbers.
+"""
 
 from __future__ import annotations
 
 import io
 import json
+from functools import reduce
+from typing import Any
 
 import fastavro
 import pytest
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 
+from log_partitioner import native
 from log_partitioner.avro.infer import TooDeepError
-from log_partitioner.avro.row_encoder import SchemaMismatch, walk_entry
-from log_partitioner.avro.schema import META, row_schema, schema_of
+from log_partitioner.avro.names import beside
+from log_partitioner.avro.pack_schema import merge, places, projection
+from log_partitioner.avro.row_encoder import SchemaMismatch, entry_encoder
+from log_partitioner.avro.schema import row_schema, schema_of
 from log_partitioner.avro.schema_types import ArrayType, MapType, RecordType, Scalar, Type, join_records
-from log_partitioner.batch.pack_schema import IncompatibleError, MergedFields, Merging
+from log_partitioner.batch.types import make_types
 from log_partitioner.formats.projection import project
+from log_partitioner_pipeline.row_type import type_of
 from tests.property.avro_reading import canonical, entry_fields, to_entry
-from tests.strategies import LIMITS, entries_near, entry_types, merge_entries, names, times_as_many
+from tests.strategies import LIMITS, entries_near, entry_types, times_as_many
 
-KEYS_MAX = LIMITS.object_keys_max
 T = Scalar
-
-
-def merged(left: RecordType | None, right: RecordType | None) -> RecordType | None:
-    """Merge under the limits of these tests; None where they may not share a pack."""
-    if left is None or right is None:
-        return None
-    try:
-        return merge_entries(left, right, reserved=(META,), keys_max=KEYS_MAX)
-    except IncompatibleError:
-        return None
 
 
 @st.composite
@@ -59,108 +57,84 @@ def neighbours(number: int) -> st.SearchStrategy[list[RecordType]]:
     return near | st.lists(entry_types(), min_size=number, max_size=number)
 
 
-@given(entry_types())
-def test_merging_a_type_with_itself_gives_the_same_object(own: RecordType) -> None:
-    """Idempotent; callers compare by identity."""
-    assert merged(own, own) is own
-    assert merged(own, RecordType(dict(own.by_name))) is own
-
-
 @times_as_many(2)
 @given(neighbours(2))
-def test_merge_is_commutative(two: list[RecordType]) -> None:
-    """Neither the type nor the refusal depends on who came first."""
+def test_merged_type_holds_both(two: list[RecordType]) -> None:
+    """Idempotent, and what is held already is the same object again: callers compare by identity."""
     a, b = two
-    assert merged(a, b) == merged(b, a)
+    both = merge(a, b)
+    assert merge(a, RecordType(dict(a.by_name))) is a
+    assert merge(both, a) is both
+    assert merge(both, b) is both
 
 
 @times_as_many(2)
-@given(neighbours(3))
-def test_merge_is_associative_in_success_and_in_refusal(three: list[RecordType]) -> None:
-    """Which PartitionKeys may share a pack does not depend on the order in which they were put together."""
-    a, b, c = three
-    assert merged(merged(a, b), c) == merged(a, merged(b, c))
-
-
-@times_as_many(2)
-@given(neighbours(2))
-def test_merged_type_is_the_join_and_holds_both(two: list[RecordType]) -> None:
-    """The merge refuses some joins and makes no other; what is held already is the same object again."""
+@given(entry_types().flatmap(lambda whole: st.lists(exact_types(whole), min_size=2, max_size=2)))
+def test_merge_of_types_that_agree_is_their_join(two: list[RecordType]) -> None:
+    """Then neither the type nor a name depends on who came first."""
     a, b = two
-    both = merged(a, b)
-    assume(both is not None)
-    assert both == join_records(a, b, object_keys_max=KEYS_MAX)
-    assert merged(both, a) is both
-    assert merged(both, b) is both
-
-
-@times_as_many(4)
-@given(st.integers(2, 6).flatmap(neighbours), st.sampled_from([3, 6, 100]), st.sampled_from([500, 1_500, 10**6]))
-def test_merge_that_grows_is_the_merge_of_pairs(some: list[RecordType], fields_max: int, bytes_max: int) -> None:
-    """It takes and refuses the same types, one after the other, and is as it was after a refusal."""
-    merging, both = Merging(some[0], reserved=(META,), keys_max=KEYS_MAX), some[0]
-    for own in some[1:]:
-        wider = merged(both, own)
-        fits = wider is not None and wider.fields <= fields_max and wider.size <= bytes_max
-        assert merging.add(own, fields_max=fields_max, bytes_max=bytes_max) == fits
-        both = wider if fits and wider is not None else both
-        assert merging.entry_type == both
-    assert merging.entry_type is merging.entry_type
+    assert merge(a, b) == merge(b, a) == join_records(a, b, object_keys_max=10**6)
 
 
 @times_as_many(2)
 @given(st.integers(2, 4).flatmap(neighbours))
 def test_exact_schema_is_the_projection_of_the_merged_one(some: list[RecordType]) -> None:
-    """A reader makes of the object's schema, letter by letter, the schema of each PartitionKey in it."""
-    both: RecordType | None = some[0]
-    for one in some[1:]:
-        both = merged(both, one)
-    assume(both is not None)
-    assert both is not None
+    """A reader makes of the object's schema the exact type of each PartitionKey in it, under the object's names."""
+    both = reduce(merge, some)
     whole = json.loads(row_schema(both).text)
     for own in some:
-        projection = json.loads(json.dumps(MergedFields(both).projection(own)))
-        exact = project(whole, projection)
-        assert exact == schema_of(own)
-        assert json.dumps(exact, separators=(",", ":")) == row_schema(own).text
-        assert (projection is None) == (own == both)
+        made = json.loads(json.dumps(projection(own, both)))
+        exact = project(whole, made)
+        assert type_of(exact) == own
+        assert (made is None) == (own == both)
+        its_names = {field["name"] for field in entry_fields(exact)}
+        assert its_names <= {field["name"] for field in entry_fields(whole)}
 
 
 @times_as_many(2)
 @given(st.data())
 def test_entry_written_under_the_merged_type_reads_back_equal(data: st.DataObject) -> None:
     """What fits the PartitionKey's own type fits the merged one, and fastavro reads the values that went in."""
-    own, other = data.draw(neighbours(2))
-    both = merged(own, other)
-    assume(both is not None)
-    assert both is not None
-    entry = data.draw(entries_near(own))
+    other, own, more = data.draw(neighbours(3))
+    both = merge(merge(other, own), more)
+    entry, out = data.draw(entries_near(own)), bytearray()
     try:
-        walk_entry(own, entry, bytearray(), LIMITS)
+        entry_encoder(own, both, LIMITS)(entry, out)
     except (SchemaMismatch, TooDeepError):
         return
-    out = bytearray()
-
-    walk_entry(both, entry, out, LIMITS)
-
     fields = entry_fields(json.loads(row_schema(both).text))
     schema = {"type": "record", "name": "entry", "namespace": "logs", "fields": fields}
     row = fastavro.schemaless_reader(io.BytesIO(bytes(out)), schema, None)
     assert canonical(to_entry(fields, row)) == canonical(entry)
 
 
-@times_as_many(2)
-@given(st.lists(st.sets(names, max_size=5), min_size=2, max_size=2))
-def test_merge_renames_no_field(originals: list[set[str]]) -> None:
-    """Fields that share an original name share an Avro name, wherever they stand; colliding ones are kept apart."""
-    own, other = (RecordType(dict.fromkeys(some, T.BOOL)) for some in originals)
-    both = merged(own, other)
-    if both is None:
-        return
-    avro = {field.get("lp.name", field["name"]): field["name"] for field in entry_fields(schema_of(both))}
-    for one in (own, other):
-        for field in entry_fields(schema_of(one)):
-            assert avro[field.get("lp.name", field["name"])] == field["name"]
+@pytest.mark.skipif(not native.IS_INSTALLED, reason="make native")
+@times_as_many(4)
+@given(st.integers(2, 5).flatmap(neighbours), st.sampled_from([3, 8, 10**6]), st.sampled_from([600, 10**6]))
+def test_compiled_types_are_those_of_python(some: list[RecordType], fields_max: int, bytes_max: int) -> None:
+    """Sizes, joins, merges and projections, within the same bounds."""
+    bounds = LIMITS._replace(fields_max=fields_max, bytes_max=bytes_max)
+    ways = [make_types(bounds, is_fast=is_fast) for is_fast in (False, True)]
+
+    def both(ask: Any) -> Any:
+        one, other = map(ask, ways)
+        assert one == other
+        return one
+
+    def known(number: int | None, types: Any) -> Any:
+        return number if number is None else (types.type_of(number), types.size(number), types.width(number))
+
+    for count in range(1, len(some) + 1):
+        both(lambda types, count=count: known(types.join([*map(types.number, some[:count])]), types))
+    merged = some[0]
+    for own in some:
+        pair = merged, own
+        both(lambda types, pair=pair: types.shared(*map(types.number, pair)))
+        found = both(lambda types, pair=pair: known(types.merged(*map(types.number, pair)), types))
+        if found is not None:
+            merged = found[0]
+            pair = own, merged
+            both(lambda types, pair=pair: types.projection(*map(types.number, pair)))
 
 
 KEYED = RecordType({"k": T.BOOL})
@@ -183,24 +157,37 @@ KEYED = RecordType({"k": T.BOOL})
         (ArrayType(T.NULL), T.STRING),
         (ArrayType(T.STRING), ArrayType(T.DOUBLE)),
         (MapType(T.STRING), MapType(T.JSON)),
-        (RecordType({"a-b": T.BOOL}), RecordType({"a_x2Db": T.BOOL})),
-        (RecordType({"A": T.BOOL}), RecordType({"a": T.BOOL})),
-        (RecordType({"A": T.BOOL, "a": T.BOOL}), RecordType({"a_2": T.BOOL})),
-        (RecordType(dict.fromkeys("abc", T.BOOL)), RecordType({"d": T.BOOL})),
     ],
 )
-def test_types_that_would_change_a_type_or_a_name_do_not_share_a_pack(left: Type, right: Type) -> None:
-    """Refused in both orders and at any depth: in a field, in a nested object, in an array."""
+def test_types_that_would_change_stand_beside_each_other(left: Type, right: Type) -> None:
+    """In the innermost object that has the name: the entry, or one in it, in an array or in a map."""
     for one, other in ((left, right), (right, left)):
+        expected = RecordType({"f": one, beside("f", 1): other})
+        own = RecordType({"f": one}), RecordType({"f": other})
         for at in (lambda kind: kind, lambda kind: RecordType({"o": kind}), ArrayType, MapType):
-            assert merged(RecordType({"f": at(one)}), RecordType({"f": at(other)})) is None
+            assert merge(*(RecordType({"p": at(kind)}) for kind in own)) == RecordType({"p": at(expected)})
+        assert merge(*own) == expected
+        assert [field.number for field in places(own[0], expected)] == [0]
+        assert [field.number for field in places(own[1], expected)] == [1]
 
 
-def test_entries_whose_names_collide_do_not_share_a_pack() -> None:
-    """`a` is a_2 beside `A`, and a alone: the second would not keep its exact schema."""
-    assert merged(RecordType({"A": T.BOOL}), RecordType({"a": T.BOOL})) is None
-    assert merged(RecordType({"A": T.BOOL, "a": T.BOOL}), RecordType({"a": T.BOOL})) is None
-    assert merged(RecordType({"A": T.BOOL, "a": T.BOOL}), RecordType({"A": T.BOOL})) is not None
+def test_further_field_of_a_name_is_the_first_that_takes_a_type() -> None:
+    """What has no type of its own is the first one's."""
+    kinds = [T.STRING, T.LONG53, T.NULL, T.LONG64, ArrayType(T.NULL), RecordType({}), ArrayType(KEYED), T.BOOL]
+    merged = reduce(merge, [RecordType({"f": kind}) for kind in kinds])
+    expected = [T.STRING, T.LONG64, ArrayType(KEYED), RecordType({}), T.BOOL]
+    assert merged == RecordType({beside("f", number): kind for number, kind in enumerate(expected)})
+    assert [projection(RecordType({"f": kind}), merged) for kind in kinds] == [
+        [0], [[1, "long53"]], [[0, "null"]], [1], [[2, {"items": "null"}]], [3], [2], [4]
+    ]  # fmt: skip
+
+
+def test_names_are_those_of_the_object() -> None:
+    """`a` is a_2 beside `A`, and a in an object of its own; the second field of a name is numbered as well."""
+    merged = merge(RecordType({"A": T.BOOL}), merge(RecordType({"a": T.BOOL}), RecordType({"a": T.STRING})))
+    assert [field["name"] for field in entry_fields(schema_of(merged))] == ["A", "a_2", "a_3"]
+    exact = project(schema_of(merged), projection(RecordType({"a": T.STRING}), merged))
+    assert [(field["name"], field["lp.name"]) for field in entry_fields(exact)] == [("a_3", "a")]
 
 
 @pytest.mark.parametrize(
@@ -218,11 +205,11 @@ def test_entries_whose_names_collide_do_not_share_a_pack() -> None:
 )
 def test_types_that_change_no_value_share_a_pack(left: Type, right: Type, expected: Type) -> None:
     """Null, `{}` and `[]` get a type, long53 becomes long64, fields are added."""
-    assert merged(RecordType({"f": left}), RecordType({"f": right})) == RecordType({"f": expected})
-    assert merged(RecordType({"f": right}), RecordType({"f": left})) == RecordType({"f": expected})
+    assert merge(RecordType({"f": left}), RecordType({"f": right})) == RecordType({"f": expected})
+    assert merge(RecordType({"f": right}), RecordType({"f": left})) == RecordType({"f": expected})
 
 
-def test_top_level_of_an_entry_may_have_any_number_of_keys() -> None:
-    """The bound on keys is one of nested objects, as in the lattice."""
-    wide = RecordType(dict.fromkeys("abcdef", T.BOOL))
-    assert merged(wide, RecordType({"g": T.BOOL})) == RecordType(dict.fromkeys("abcdefg", T.BOOL))
+def test_objects_of_a_pack_may_have_any_number_of_keys() -> None:
+    """The bound on the keys of nested objects is one of exact types."""
+    some = [RecordType({"o": RecordType({f"k{number}": T.BOOL})}) for number in range(2 * LIMITS.object_keys_max)]
+    assert reduce(merge, some).fields == 1 + len(some)

@@ -1,4 +1,4 @@
-"""Rows as bytes: the walking, the compiled and the exact encoder, against each other, inference and fastavro."""
+"""Rows as bytes, against inference and fastavro."""
 
 from __future__ import annotations
 
@@ -12,14 +12,7 @@ from hypothesis import strategies as st
 
 from log_partitioner.avro.binary import encode_string
 from log_partitioner.avro.infer import TooDeepError, infer_entry
-from log_partitioner.avro.row_encoder import (
-    WALKED_ENTRIES,
-    EntryEncoder,
-    SchemaMismatch,
-    compile_encoder,
-    exact_encoder,
-    walk_entry,
-)
+from log_partitioner.avro.row_encoder import SchemaMismatch, entry_encoder
 from log_partitioner.avro.row_meta import encode_id, encode_meta, encode_origin, encode_root
 from log_partitioner.avro.schema import row_schema
 from log_partitioner.avro.schema_types import RecordType, join_records
@@ -56,17 +49,9 @@ def outcome(encode: Any, entry: dict[str, Any]) -> Outcome:
     return "encoded", bytes(out[6:])
 
 
-def walked(kind: RecordType, entry: dict[str, Any]) -> Outcome:
-    """Encode by walking."""
-    return outcome(lambda value, out: walk_entry(kind, value, out, LIMITS), entry)
-
-
-@times_as_many(4)
-@given(types_and_entries)
-def test_compiled_encoder_and_walking_one_agree_in_everything(drawn: tuple[RecordType, dict[str, Any]]) -> None:
-    """The compiled encoder writes the same bytes and refuses the same entries."""
-    kind, entry = drawn
-    assert outcome(compile_encoder(kind, LIMITS), entry) == walked(kind, entry)
+def encoded(kind: RecordType, entry: dict[str, Any]) -> Outcome:
+    """Encode under the type itself."""
+    return outcome(entry_encoder(kind, kind, LIMITS), entry)
 
 
 @times_as_many(3)
@@ -77,50 +62,23 @@ def test_encoder_accepts_exactly_the_entries_its_type_holds(drawn: tuple[RecordT
     try:
         inferred = infer_entry(entry, LIMITS)
     except TooDeepError:
-        assert walked(kind, entry)[0] != "encoded"
+        assert encoded(kind, entry)[0] != "encoded"
         return
     held = join_records(kind, inferred, object_keys_max=LIMITS.object_keys_max) is kind
-    assert walked(kind, entry)[0] == ("encoded" if held else "SchemaMismatch")
+    assert encoded(kind, entry)[0] == ("encoded" if held else "SchemaMismatch")
 
 
 @given(types_and_entries)
 def test_encoded_row_is_what_fastavro_writes(drawn: tuple[RecordType, dict[str, Any]]) -> None:
     """Byte for byte: fastavro with the published schema writes the same row."""
     kind, entry = drawn
-    encoded = walked(kind, entry)
-    if encoded[0] != "encoded":
+    said, data = encoded(kind, entry)
+    if said != "encoded":
         return
     schema = json.loads(row_schema(kind).text)
     expected = io.BytesIO()
     fastavro.schemaless_writer(expected, schema, {"_meta": META, **to_datum(entry_fields(schema), entry)})
-    assert META_BYTES + encoded[1] == expected.getvalue()
-
-
-@times_as_many(4)
-@given(types_and_entries, entry_types())
-def test_exact_encoder_writes_what_the_others_write(
-    drawn: tuple[RecordType, dict[str, Any]], other: RecordType
-) -> None:
-    """Under the entry's own type, and under any wider one that its object may have."""
-    kind, entry = drawn
-    try:
-        own = infer_entry(entry, LIMITS)
-    except TooDeepError:
-        return
-    for beside in (own, kind, other):
-        written = join_records(beside, own, object_keys_max=LIMITS.object_keys_max)
-        assert outcome(exact_encoder(own, written, LIMITS), entry) == walked(written, entry)
-
-
-@given(types_and_entries)
-def test_entry_encoder_goes_over_to_the_compiled_one_unnoticed(drawn: tuple[RecordType, dict[str, Any]]) -> None:
-    """Before and after a type has shown that it stays, entries are encoded alike."""
-    kind, entry = drawn
-    encoder = EntryEncoder(kind, LIMITS)
-    expected = walked(kind, entry)
-    for _ in range(WALKED_ENTRIES + 2):
-        assert outcome(encoder.encode, entry) == expected
-    assert encoder.encode.__name__ == "encode"
+    assert META_BYTES + data == expected.getvalue()
 
 
 @given(

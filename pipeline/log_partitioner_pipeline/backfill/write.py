@@ -43,6 +43,7 @@ from log_partitioner.batch.messages import (
 from log_partitioner.batch.pack_plan import seal_rules
 from log_partitioner.batch.rows import Rows
 from log_partitioner.batch.seal import SealedObject, seal
+from log_partitioner.batch.types import make_types
 from log_partitioner.formats.dead_letter import DeadLetter, Reason
 from log_partitioner.formats.model import PartitionKey
 from log_partitioner.formats.object_key import schema_key
@@ -156,14 +157,17 @@ class Writer:
 
     def _write_all(self, pieces: Iterable[Row]) -> Iterator[OutboxMessage]:
         """Gather rows while memory has room for them, then make objects of them."""
-        rows = Rows(is_fast=self._is_fast)
+        rows = self._no_rows()
         for piece in pieces:
             self._add(piece, rows)
             if rows.memory_bytes + rows.fixed_bytes > self._settings.spool.memory_bytes_max:
                 yield from self._seal(rows)
-                rows = Rows(is_fast=self._is_fast)
+                rows = self._no_rows()
         if len(rows):
             yield from self._seal(rows)
+
+    def _no_rows(self) -> Rows:
+        return Rows(make_types(self._settings.schema_bounds, is_fast=self._is_fast))
 
     def _add(self, piece: Row, rows: Rows) -> None:
         """Add the entries of a piece: the recorder's steps."""

@@ -4,7 +4,7 @@ A leading digit gets `_`, any other character that Avro forbids becomes `_x<HEX>
 those by case alone (Spark matches without case), get `_2`, `_3`, ... in code-point order of the originals. Names are
 per file: readers match by original-name path and mark, never by these names alone.
 
-If fields of one original name stand beside each other (`log_partitioner.batch.pack_schema`), each further one has a key
+If fields of one original name stand beside each other (`log_partitioner.avro.pack_schema`), each further one has a key
 of its own, and counts as one more of that name.
 """
 

@@ -10,7 +10,9 @@ A record is an object with known keys, a map an object with more distinct keys t
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from enum import Enum
+from functools import partial, reduce
 
 
 class Scalar(Enum):
@@ -170,9 +172,30 @@ def join_records(left: RecordType, right: RecordType, *, object_keys_max: int) -
     return RecordType({**mine, **changed}) if changed else left
 
 
+def join_entries(types: Collection[RecordType], *, object_keys_max: int) -> RecordType:
+    """Join many types of entries at once: a field costs what it has, however many types there are."""
+    by_name: dict[str, set[Type]] = {}
+    for one in types:
+        for name, child in one.by_name.items():
+            by_name.setdefault(name, set()).add(child)
+    return RecordType({name: join_all(some, object_keys_max=object_keys_max) for name, some in by_name.items()})
+
+
+def join_all(types: Collection[Type], *, object_keys_max: int) -> Type:
+    """Join many types of one position."""
+    distinct = {*types} - {Scalar.NULL}
+    if len(distinct) <= 1:
+        return distinct.pop() if distinct else Scalar.NULL
+    records = [one for one in distinct if isinstance(one, RecordType)]
+    if len(records) == len(distinct):
+        joined = join_entries(records, object_keys_max=object_keys_max)
+        return joined if len(joined.by_name) <= object_keys_max else to_map(joined, object_keys_max=object_keys_max)
+    arrays = [one for one in distinct if isinstance(one, ArrayType)]
+    if len(arrays) == len(distinct):
+        return ArrayType(join_all([one.item for one in arrays], object_keys_max=object_keys_max))
+    return reduce(partial(join, object_keys_max=object_keys_max), distinct)
+
+
 def to_map(record: RecordType, *, object_keys_max: int) -> MapType:
     """Turn an object with too many keys into a map of the join of its fields."""
-    value: Type = Scalar.NULL
-    for child in record.by_name.values():
-        value = join(value, child, object_keys_max=object_keys_max)
-    return MapType(value)
+    return MapType(join_all(record.by_name.values(), object_keys_max=object_keys_max))

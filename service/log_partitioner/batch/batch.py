@@ -36,7 +36,7 @@ class Batch:
 
     opening: Opening
     spool: BatchSpool
-    rows: Rows = field(default_factory=Rows)
+    rows: Rows
     source_bytes: int = 0
     entries: int = 0
     record_timestamps: int = 0

@@ -1,20 +1,18 @@
 """The fast lane: plain records become rows in compiled code, many at once; all others are left to the recorder.
 
-Plain is a record whose entries are all of shapes whose types are known, with users and times of the frequent forms.
-Types are never inferred there: the first entry of a shape goes through the recorder, which teaches its type. Both lanes
-fill the same columns in the order of the records, so that nothing tells afterwards which one a row came from.
+Plain is a record whose entries have a type, and users and times of the frequent forms. Both lanes fill the same columns
+in the order of the records, so that nothing tells afterwards which one a row came from.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, date, datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from log_partitioner import native
-from log_partitioner.avro.entry_types import SHAPES_BYTES_MAX
-from log_partitioner.avro.schema_types import ArrayType, MapType, RecordType, Scalar, Type
+from log_partitioner.batch.types import CompiledTypes
 from log_partitioner.config.section import parse_path
 from log_partitioner.config.settings import Settings
 from log_partitioner.formats.model import CHAIN_HEADER, PartitionKey
@@ -32,7 +30,7 @@ PATHS_MAX = 32  # of users, times, ids and an envelope together
 LARGE_BYTES = 64 * 1024  # a record of more is looked at by itself: it may need a batch of its own
 _EPOCH_ORDINAL = date(1970, 1, 1).toordinal()
 _HOURS = 24
-_TYPE_BYTES = 600
+TYPES_BYTES_MAX = 64 * 1024 * 1024  # of all types that are known
 
 
 class TakenSpan(NamedTuple):
@@ -70,15 +68,13 @@ class Taken(NamedTuple):
     columns: log_partitioner_native.Taken
     tps: list[TopicPartition]
     keys: list[PartitionKey]
-    types: list[RecordType]
 
 
 class Known(NamedTuple):
-    """State of the open batch: TopicPartitions by number, numbers of PartitionKeys and types, texts."""
+    """State of the open batch: TopicPartitions by number, the number of PartitionKeys, texts."""
 
     tps: Mapping[TopicPartition, int]
     keys: int
-    types: int
     texts: log_partitioner_native.Texts
 
 
@@ -102,7 +98,7 @@ def why_no_lane(settings: Settings) -> str | None:
     return "too many paths" if sum(map(len, paths.values())) >= PATHS_MAX else None
 
 
-def _rules(settings: Settings, bytes_max: int) -> dict[str, Any]:
+def _rules(settings: Settings) -> dict[str, Any]:
     """Return the rules as the compiled lane takes them; hours are UTC's."""
     source, user, times = settings.input, settings.user, settings.time
     return {
@@ -121,52 +117,34 @@ def _rules(settings: Settings, bytes_max: int) -> dict[str, Any]:
         "latest_us": LATEST_US,
         "future_max_us": times.future_max_us,
         "chain_header": CHAIN_HEADER,
-        "bytes_max": bytes_max,
     }
 
 
 class FastLane:
-    """Used by one recorder, one batch after the other; numbers the PartitionKeys and types of the open one."""
+    """Used by one recorder, one batch after the other; numbers the PartitionKeys of the open one."""
 
-    def __init__(self, settings: Settings, *, bytes_max: int = SHAPES_BYTES_MAX) -> None:
+    def __init__(self, settings: Settings, *, bytes_max: int = TYPES_BYTES_MAX) -> None:
         assert native.module is not None, "the fast lane is not installed"
         self._native = native.module
-        self._lane: log_partitioner_native.Lane = native.module.Lane(_rules(settings, bytes_max))
+        bounds = settings.schema_bounds._asdict()
+        self._lane: log_partitioner_native.Lane = native.module.Lane(_rules(settings), bounds, bytes_max)
         self._has_keys = "key" in (*settings.user.paths, *settings.time.paths, *settings.id.paths)
-        self._bytes_max = bytes_max
-        self._type_bytes = 0
-        self._types: list[RecordType] = []
-        self._numbers: dict[int, int] = {}  # by identity, which the list keeps
         self._poll: Poll | None = None
         self._columns: log_partitioner_native.Poll | None = None
+        self._types = CompiledTypes(self._lane.types)
+        self._bytes_max = bytes_max
 
-    def begin(self) -> None:
-        """Begin a batch; too many types are forgotten, and learnt again."""
-        is_full = self._type_bytes > self._bytes_max
-        if self._lane.begin(is_full):
-            self._types.clear()
-            self._numbers.clear()
-            self._type_bytes = 0
-
-    def learn(self, text: bytes, entry_type: RecordType) -> None:
-        """Remember the type of an entry's shape."""
-        self._lane.learn(text, self._number_of(entry_type))
-
-    def type_number(self, entry_type: RecordType, following: int) -> int:
-        """Return the number of a type in the open batch: `following` if it is new."""
-        return self._lane.type_number(self._number_of(entry_type), following)
+    def begin(self) -> CompiledTypes:
+        """Begin a batch; returns its types. Too many are forgotten before."""
+        is_full = self._types.memory_bytes > self._bytes_max
+        self._lane.begin(is_full)
+        if is_full:
+            self._types = CompiledTypes(self._lane.types)
+        return self._types
 
     def key_number(self, key: PartitionKey, following: int) -> int:
         """Return the number of a PartitionKey in the open batch: `following` if it is new."""
         return self._lane.key_number(key.user, _hours_of(key.date) + key.hour, following)
-
-    def _number_of(self, entry_type: RecordType) -> int:
-        number = self._numbers.get(id(entry_type))
-        if number is None:
-            number = self._numbers[id(entry_type)] = len(self._types)
-            self._types.append(entry_type)
-            self._type_bytes += _TYPE_BYTES + 3 * entry_type.size  # as `EntryTypes` weighs them
-        return number
 
     def take(
         self,
@@ -197,7 +175,6 @@ class FastLane:
             [next_offsets.get(tp, -1) for tp in tps],
             len(known.tps),
             known.keys,
-            known.types,
             known.texts,
         )
         run = TakenRun(
@@ -217,7 +194,6 @@ class FastLane:
             taken,
             [tps[number] for number in taken.new_tps],
             [PartitionKey(user, *_date_and_hour(hour)) for user, hour in taken.new_keys],
-            [self._types[number] for number in taken.new_types],
         )
 
     def _columns_of(self, poll: Poll) -> log_partitioner_native.Poll:
@@ -236,21 +212,6 @@ class FastLane:
             poll.timestamps_ms,
         )
         return columns
-
-
-def described(entry_type: RecordType) -> Sequence[Any]:
-    """Return a type as the compiled code reads it."""
-    return [(name, _described(child)) for name, child in entry_type.by_name.items()]
-
-
-def _described(child: Type) -> Any:
-    if isinstance(child, Scalar):
-        return child.value
-    if isinstance(child, ArrayType):
-        return "array", _described(child.item)
-    if isinstance(child, MapType):
-        return "map", _described(child.value)
-    return "record", described(child)
 
 
 @lru_cache(maxsize=10_000)

@@ -116,7 +116,7 @@ class PythonLane:
         """Find PartitionKey, time and type of one record after the other."""
         decode, place, type_of, record_bytes_max = self._decode, self._place, self._type_of, self._record_bytes_max
         tp_of, offsets, timestamps_ms, values = poll.tp_of, poll.offsets, poll.timestamps_ms, poll.values
-        key_numbers, type_numbers, with_headers = rows.key_numbers, rows.type_numbers, poll.with_headers
+        key_numbers, number_of, with_headers = rows.key_numbers, rows.types.number, poll.with_headers
         next_offsets, newest_ms = out.next_offsets, out.newest_ms
         add_key, add_type, add_time = out.key_of.append, out.type_of.append, out.event_times_us.append
         first, stop, weight_max, bytes_max = bounds
@@ -154,8 +154,7 @@ class PythonLane:
             key, event_time_us, unique_id, is_fallback = placed
             number = key_numbers.get(key)
             add_key(rows.key_number(key) if number is None else number)
-            number = type_numbers.get(id(entry_type))
-            add_type(rows.type_number(entry_type) if number is None else number)
+            add_type(number_of(entry_type))
             add_time(event_time_us)
             if is_fallback:
                 out.fallbacks += 1

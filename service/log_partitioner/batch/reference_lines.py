@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from log_partitioner import native
-from log_partitioner.avro.schema_types import RecordType
-from log_partitioner.batch.pack_schema import MergedFields
 from log_partitioner.batch.row_writer import Blocks, Chunk
+from log_partitioner.batch.types import CompiledTypes, Types
 from log_partitioner.formats.model import TopicPartition
 from log_partitioner.formats.reference import CoveredRange
 
@@ -48,19 +47,17 @@ class LineGroup(NamedTuple):
 
 
 class Numbered:
-    """The things of a batch that blocks name by number: TopicPartitions, and hours and exact types as parts come."""
+    """The things of a batch that blocks name by number: TopicPartitions, types, and hours as parts come."""
 
-    def __init__(self, tps: Sequence[TopicPartition], spans: Spans, *, bytes_max: int) -> None:
+    def __init__(self, tps: Sequence[TopicPartition], spans: Spans, types: Types, *, bytes_max: int) -> None:
         self.bytes_max = bytes_max
+        self.types = types
         self.hours: list[tuple[str, int]] = []
-        self.types: list[RecordType] = []
         self.covered = [CoveredRange(tp.topic, tp.partition, *spans[tp]) for tp in tps]
         self.ranks = [0] * len(tps)  # by TopicPartition, its place among all in order
         for rank, number in enumerate(sorted(range(len(tps)), key=tps.__getitem__)):
             self.ranks[number] = rank
         self._hours: dict[tuple[str, int], int] = {}
-        self._types: dict[int, int] = {}  # by identity: the plan keeps the types
-        self._equal: dict[RecordType, int] = {}
 
     def hour(self, hour: tuple[str, int]) -> int:
         """Return the number of an hour."""
@@ -70,22 +67,13 @@ class Numbered:
             self.hours.append(hour)
         return number
 
-    def exact_type(self, exact_type: RecordType) -> int:
-        """Return the number of a part's type."""
-        number = self._types.get(id(exact_type))
-        if number is None:
-            number = self._types[id(exact_type)] = self._equal.setdefault(exact_type, len(self.types))
-            if number == len(self.types):
-                self.types.append(exact_type)
-        return number
-
 
 class LineWriter:
     """Writes the lines of one object, whose header has the type `merged`."""
 
-    def __init__(self, merged: RecordType, numbered: Numbered) -> None:
+    def __init__(self, merged: int, numbered: Numbered) -> None:
         self.lines = 0
-        self._fields = MergedFields(merged)
+        self._merged = merged
         self._numbered = numbered
         self._projections: dict[int, bytes] = {}  # by number of the exact type
         self._groups: list[LineGroup] = []
@@ -164,7 +152,7 @@ class LineWriter:
     def _schema(self, exact_type: int) -> int:
         projection = self._projections.get(exact_type)
         if projection is None:
-            projection = encode(self._fields.projection(self._numbered.types[exact_type]))
+            projection = self._numbered.types.projection(exact_type, self._merged)
             self._projections[exact_type] = projection
         return self._number(self._schemas, projection, len(projection) + 1)
 
@@ -189,15 +177,11 @@ class LineWriter:
 class CompiledLines:
     """Writes the same lines of a pack by compiled code."""
 
-    def __init__(self, merged: RecordType, numbered: Numbered) -> None:
+    def __init__(self, merged: int, numbered: Numbered) -> None:
         assert native.module is not None, "the fast lane is not installed"
+        assert isinstance(numbered.types, CompiledTypes), "what compiled code has kept it seals"
         self._numbered = numbered
-        fields, types, covered = MergedFields(merged), numbered.types, numbered.covered
-
-        # It knows nothing of whom it works for: Python would not find the cycle, and the batch would stay for ever.
-        def projection(exact_type: int) -> bytes:
-            return encode(fields.projection(types[exact_type]))
-
+        covered = numbered.covered
         rules = {
             "bytes_max": numbered.bytes_max,
             "hour_bytes": HOUR_BYTES,
@@ -205,7 +189,7 @@ class CompiledLines:
             "span_starts": [one.first_offset for one in covered],
             "ranks": numbered.ranks,
         }
-        self._native: log_partitioner_native.Lines = native.module.Lines(rules, projection)
+        self._native: log_partitioner_native.Lines = native.module.Lines(rules, numbered.types.compiled, merged)
 
     @property
     def lines(self) -> int:

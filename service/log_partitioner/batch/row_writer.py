@@ -6,42 +6,32 @@ Both write the same bytes. The compiled writer asks Python for entries whose tex
 from __future__ import annotations
 
 from array import array
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property, partial
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from log_partitioner import native
 from log_partitioner.avro import container
 from log_partitioner.avro.binary import encode_string
 from log_partitioner.avro.bounded_cache import BoundedCache
-from log_partitioner.avro.row_encoder import (
-    CACHED_FIELDS_MAX,
-    WALKED_ENTRIES,
-    EncodeEntry,
-    encode_some,
-    entry_encoder,
-    exact_encoder,
-)
+from log_partitioner.avro.row_encoder import Encode, entry_encoder
 from log_partitioner.avro.row_meta import encode_id, encode_meta, encode_origin, encode_root
-from log_partitioner.avro.schema_types import EMPTY_RECORD, RecordType, Scalar
-from log_partitioner.batch.fast_lane import described
-from log_partitioner.batch.pack_schema import MergedFields
 from log_partitioner.batch.rows import PythonTexts, Rows
+from log_partitioner.batch.types import CompiledTypes
 from log_partitioner.boundary import Piece
 from log_partitioner.config.settings import SchemaBounds
 
 if TYPE_CHECKING:
     import log_partitioner_native
 
+ENCODED_FIELDS_MAX = 200_000  # of all encoders that are kept
 CHUNK_BYTES = 1024 * 1024  # of rows are written at once, and what is left of the last part that is in one piece
 
 
 class Unwritten(NamedTuple):
-    """A part to write: rows [begin, end) in the order of sealing, for an object whose schema is that of `written`.
+    """A part to write: rows [begin, end) in the order of sealing, of an exact type, for an object of the type `merged`.
 
-    `hour` and `exact_type` are the numbers by which lines name them. A divisible part may be written in pieces. `own`
-    is the part's exact type if the object has fields beside each other.
+    Hour and types are numbers, by which lines name them. A divisible part may be written in pieces.
     """
 
     begin: int
@@ -49,9 +39,8 @@ class Unwritten(NamedTuple):
     user: str
     hour: int
     exact_type: int
-    written: RecordType
+    merged: int
     is_divisible: bool
-    own: RecordType | None = None
 
 
 Source = tuple[int, int, int, int]
@@ -130,7 +119,6 @@ def joined(written: Sequence[Blocks]) -> Blocks:
     )
 
 
-SPARSE = 8  # times the fields of an entry are those of an object in which it is not walked through them all
 _NO_ID, _NO_ROOT = encode_id(None), encode_root(None)
 
 
@@ -152,41 +140,21 @@ class EntryWriter:
     """Decodes the texts of entries, and encodes them."""
 
     def __init__(self, rows: Rows, rules: WriteRules) -> None:
-        self._rows = rows
-        self._rules = rules
-        self._encoders: dict[RecordType, _Encoders] = {}
-        # Of the last one: they come in rows, and there may be very many.
-        self._fields_of: tuple[RecordType | None, MergedFields] = None, MergedFields(EMPTY_RECORD)
-        self._beside: tuple[RecordType | None, Mapping[int, EncodeEntry]] = None, {}
+        types, limits = rows.types, rules.limits
+        self._decode = rules.decode
+        self._encoders: BoundedCache[tuple[int, int], Encode] = BoundedCache(
+            lambda pair: entry_encoder(types.type_of(pair[0]), types.type_of(pair[1]), limits),
+            weigh=lambda pair: 1 + types.type_of(pair[0]).fields,
+            weight_max=ENCODED_FIELDS_MAX,
+        )
 
-    def write(self, row: int, text: bytes, part: Unwritten, out: bytearray) -> None:
+    def write(self, text: bytes, part: Unwritten, out: bytearray) -> None:
         """Write the entry of a row."""
-        self.encoders_of(part)[self._rows.type_of[row]](self._rules.decode(text), out)
+        self.encoder_of(part)(self._decode(text), out)
 
-    def encoders_of(self, part: Unwritten) -> Mapping[int, EncodeEntry]:
-        """Return the encoders of the rows of a part, by the number of their type."""
-        if part.own is not None:
-            return self._beside_encoders(part.own, part.written)
-        written = part.written
-        encoders = self._encoders.get(written)
-        if encoders is None:
-            types, counts, limits = self._rows.types, self._rows_of_type, self._rules.limits
-            encoders = self._encoders[written] = _Encoders(written, types, counts, limits)
-        return encoders
-
-    def _beside_encoders(self, own: RecordType, written: RecordType) -> Mapping[int, EncodeEntry]:
-        """Return the encoder of entries within one exact type, for an object with fields beside each other."""
-        if written is not self._fields_of[0]:
-            self._fields_of = written, MergedFields(written)
-        if own is not self._beside[0]:
-            fields, limits = self._fields_of[1], self._rules.limits
-            encode = partial(encode_some, fields.of(own), len(fields), limits)
-            self._beside = own, defaultdict(lambda: encode)
-        return self._beside[1]
-
-    @cached_property
-    def _rows_of_type(self) -> Counter[int]:
-        return Counter(self._rows.type_of)
+    def encoder_of(self, part: Unwritten) -> Encode:
+        """Return the encoder of the entries of a part."""
+        return self._encoders.get((part.exact_type, part.merged))
 
 
 class PythonWriter:
@@ -225,7 +193,7 @@ class PythonWriter:
     def _block(self, at: int, part: Unwritten, user: bytes) -> tuple[int, bytearray]:
         """Write rows until a block is full; returns how many, and the block, not compressed."""
         rows, out, texts, rules = self._rows, bytearray(), self._texts, self._rules
-        type_of, tp_of, offsets, times_us = rows.type_of, rows.tp_of, rows.offsets, rows.event_times_us
+        tp_of, offsets, times_us = rows.tp_of, rows.offsets, rows.event_times_us
         indexes, timestamps_ms, ids, roots, origins = (
             rows.indexes,
             rows.timestamps_ms,
@@ -233,7 +201,7 @@ class PythonWriter:
             rows.roots,
             self._origins,
         )
-        encoders, count = self._entries.encoders_of(part), 0
+        encode, count = self._entries.encoder_of(part), 0
         for row in self._order[at : part.end]:
             out += encode_meta(
                 user,
@@ -245,7 +213,7 @@ class PythonWriter:
                 timestamps_ms[row],
                 encode_root(roots[row]) if row in roots else _NO_ROOT,
             )
-            encoders[type_of[row]](rules.decode(next(texts)), out)
+            encode(rules.decode(next(texts)), out)
             count += 1
             if len(out) >= rules.block_bytes:
                 break
@@ -261,52 +229,14 @@ class PythonWriter:
         return Blocks(part.user, part.hour, part.exact_type, length, len(order), min(times), max(times), sources)
 
 
-class _Encoders(dict[int, EncodeEntry]):
-    """The encoders of rows in one object, by the number of their type; made as they are asked for.
-
-    Knows nothing of the writer: in a cycle with it the rows of a batch would outlive it.
-    """
-
-    def __init__(
-        self, written: RecordType, types: Sequence[RecordType], rows_of_type: Mapping[int, int], limits: SchemaBounds
-    ) -> None:
-        super().__init__()
-        self._written = written
-        self._fields = MergedFields(written)
-        self._types = types
-        self._rows_of_type = rows_of_type
-        self._limits = limits
-
-    def __missing__(self, number: int) -> EncodeEntry:
-        own, rows = self._types[number], self._rows_of_type[number]
-        if rows < WALKED_ENTRIES and SPARSE * len(own.by_name) < len(self._fields):  # not kept: there may be very many
-            return partial(encode_some, self._fields.of(own), len(self._fields), self._limits)
-        encode = self[number] = self._choose(number)
-        return encode
-
-    def _choose(self, number: int) -> EncodeEntry:
-        """Choose the encoder for rows of one type; compiling pays if many rows have the type."""
-        if self._rows_of_type[number] >= WALKED_ENTRIES:
-            return exact_encoder(self._types[number], self._written, self._limits)
-        wide = entry_encoder(self._written, self._limits)
-
-        def encode(entry: dict[str, Any], out: bytearray) -> None:
-            wide.encode(entry, out)
-
-        return encode
-
-
 class CompiledWriter:
     """Writes texts as they are read, without parsing them into values."""
 
     def __init__(self, rows: Rows, order: array[int], rules: WriteRules) -> None:
         assert native.module is not None, "the fast lane is not installed"
         assert not isinstance(rows.texts, PythonTexts), "compiled code reads what it has kept"
+        assert isinstance(rows.types, CompiledTypes), "and whose types it knows"
         self._entries = EntryWriter(rows, rules)
-        self._written: BoundedCache[RecordType, log_partitioner_native.Written] = BoundedCache(
-            _compile, weigh=lambda written: 1 + written.fields, weight_max=CACHED_FIELDS_MAX
-        )
-        self._last: tuple[RecordType | None, log_partitioner_native.Written | None] = None, None
         self._sealer: log_partitioner_native.Sealer = native.module.Sealer(
             order,
             rows.tp_of,
@@ -318,6 +248,7 @@ class CompiledWriter:
             rows.texts,
             rows.text_sizes,
             rules.read,
+            rows.types.compiled,
             {
                 "block_bytes": rules.block_bytes,
                 "chunk_bytes": CHUNK_BYTES,
@@ -331,27 +262,9 @@ class CompiledWriter:
     def write(self, parts: Sequence[Unwritten]) -> Chunk:
         """Write the same as `PythonWriter.write`."""
 
-        def slow(row: int, text: bytes, number: int) -> bytes:
+        def slow(text: bytes, number: int) -> bytes:
             out = bytearray()
-            self._entries.write(row, text, parts[number], out)
+            self._entries.write(text, parts[number], out)
             return bytes(out)
 
-        compiled = [(*part[:5], self._compiled(part.written), part.is_divisible) for part in parts]
-        return self._sealer.write(compiled, slow)
-
-    def _compiled(self, written: RecordType) -> log_partitioner_native.Written:
-        last, compiled = self._last
-        if compiled is None or written is not last:
-            compiled = self._written.get(written)
-            self._last = written, compiled
-        return compiled
-
-
-def _compile(written: RecordType) -> log_partitioner_native.Written:
-    """Compile the type of an object; if it has fields beside each other, Python writes all its values."""
-    assert native.module is not None, "the fast lane is not installed"
-    if MergedFields(written).are_beside:
-        nobodys = "x" * (1 + max(map(len, written.by_name)))  # longer than every key of the object's entries
-        written = RecordType({f"{nobodys}{number}": Scalar.NULL for number in range(len(written.by_name))})
-    compiled: log_partitioner_native.Written = native.module.Written(described(written))
-    return compiled
+        return self._sealer.write(parts, slow)

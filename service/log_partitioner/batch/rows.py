@@ -17,6 +17,7 @@ from log_partitioner import native
 from log_partitioner.avro.row_meta import NO_TIMESTAMP_MS, TIMESTAMP_MS_MAX, readable_timestamp
 from log_partitioner.avro.schema_types import RecordType
 from log_partitioner.batch.fast_lane import FastLane, Known, Taken
+from log_partitioner.batch.types import CompiledTypes, Types
 from log_partitioner.boundary import Piece
 from log_partitioner.formats.model import PartitionKey, RootLink, SourceRecord, TopicPartition
 
@@ -121,28 +122,25 @@ def _take_from(pieces: list[Piece], read: Callable[[Piece], bytes]) -> Generator
 ROW_BYTES = 100
 KEY_BYTES = 500  # and each character of its user, one that JSON writes as it is or any other
 PLAIN_CHAR_BYTES, CHAR_BYTES = 3, 16
-TYPE_BYTES = 500  # and twice its estimated schema text
 
 
 class Rows:
     """Collects the rows of one batch; numbers count from 0 in order of arrival.
 
-    If there is a fast lane, it numbers PartitionKeys and types. If `is_fast`, compiled code keeps the texts and seals
-    the rows.
+    If there is a fast lane, it numbers PartitionKeys. If compiled code has the types, it keeps the texts and seals the
+    rows, too.
     """
 
-    def __init__(self, lane: FastLane | None = None, *, is_fast: bool = False) -> None:
-        assert is_fast or lane is None, "what the fast lane takes is sealed by compiled code"
-        self.is_fast = is_fast
+    def __init__(self, types: Types, lane: FastLane | None = None) -> None:
+        self.types = types
+        self.is_fast = isinstance(types, CompiledTypes)
         self.texts: PythonTexts | log_partitioner_native.Texts = PythonTexts()
-        if is_fast:
+        if self.is_fast:
             assert native.module is not None, "the fast lane is not installed"
             self.texts = native.module.Texts()
         self._lane = lane
-        if lane is not None:
-            lane.begin()
+        self._types_bytes = types.memory_bytes
         self.keys: list[PartitionKey] = []
-        self.types: list[RecordType] = []
         self.tps: list[TopicPartition] = []
         self.key_of = array("I")
         self.type_of = array("I")
@@ -155,10 +153,9 @@ class Rows:
         self.ids: dict[int, str] = {}
         self.roots: dict[int, RootLink] = {}
         self.text_bytes = 0
-        self.fixed_bytes = 0
+        self._fixed_bytes = 0
         self.key_numbers: dict[tuple[str, str, int], int] = {}  # with a fast lane they are there
         self._keys_by_hour: dict[tuple[str, int], array[int]] = {}
-        self.type_numbers: dict[int, int] = {}  # by identity, which the list keeps
         self._tp_numbers: dict[TopicPartition, int] = {}
 
     def __len__(self) -> int:
@@ -173,10 +170,10 @@ class Rows:
         text: bytes,
         event_time_us: int,
     ) -> int:
-        """Add one row; returns its number. `entry_type` is kept by identity."""
+        """Add one row; returns its number."""
         number = len(self.offsets)
         self.key_of.append(self.key_number(key))
-        self.type_of.append(self.type_number(entry_type))
+        self.type_of.append(self.types.number(entry_type))
         self.tp_of.append(self._tp_number(record.tp))
         self.offsets.append(record.offset)
         self.indexes.append(index)
@@ -185,7 +182,7 @@ class Rows:
         self.text_sizes.append(len(text))
         self.texts.append(text)
         self.text_bytes += len(text)
-        self.fixed_bytes += ROW_BYTES
+        self._fixed_bytes += ROW_BYTES
         return number
 
     def add_plain(
@@ -213,17 +210,15 @@ class Rows:
         self.text_sizes += array("I", sizes)
         self.texts.extend(texts)
         self.text_bytes += sum(sizes)
-        self.fixed_bytes += ROW_BYTES * len(texts)
+        self._fixed_bytes += ROW_BYTES * len(texts)
 
     def extend(self, taken: Taken) -> None:
-        """Add the rows that the fast lane has made of records, whose texts it has kept, and its new keys and types."""
+        """Add the rows that the fast lane has made of records, whose texts it has kept, and its new keys."""
         first, columns = len(self.offsets), taken.columns
         for tp in taken.tps:
             self._tp_number(tp)
         for key in taken.keys:
             self._add_key(key)
-        for entry_type in taken.types:
-            self._add_type(entry_type)
         self.key_of.frombytes(columns.key_of)
         self.type_of.frombytes(columns.type_of)
         self.tp_of.frombytes(columns.tp_of)
@@ -233,7 +228,7 @@ class Rows:
         self.timestamps_ms.frombytes(columns.timestamps_ms)
         self.text_sizes.frombytes(columns.text_sizes)
         self.text_bytes += columns.text_bytes
-        self.fixed_bytes += ROW_BYTES * taken.run.entries
+        self._fixed_bytes += ROW_BYTES * taken.run.entries
         for row, unique_id in columns.ids:
             self.note(first + row, unique_id=unique_id, root=None)
 
@@ -241,12 +236,17 @@ class Rows:
     def known(self) -> Known:
         """The numbers so far, from which the fast lane goes on, and the texts, to which it adds."""
         assert not isinstance(self.texts, PythonTexts), "there is a fast lane"
-        return Known(self._tp_numbers, len(self.keys), len(self.types), self.texts)
+        return Known(self._tp_numbers, len(self.keys), self.texts)
 
     @property
     def memory_bytes(self) -> int:
         """Bytes of memory that the texts take; `spill` frees them."""
         return self.texts.memory_bytes
+
+    @property
+    def fixed_bytes(self) -> int:
+        """Bytes of memory that everything else takes, types that were unknown when it began among them."""
+        return self._fixed_bytes + self.types.memory_bytes - self._types_bytes
 
     def _tp_number(self, tp: TopicPartition) -> int:
         number = self._tp_numbers.get(tp)
@@ -274,31 +274,16 @@ class Rows:
             self._keys_by_hour[hour] = array("I")
         self._keys_by_hour[hour].append(number)
         is_plain = key.user.isascii() and key.user.isprintable()
-        self.fixed_bytes += KEY_BYTES + len(key.user) * (PLAIN_CHAR_BYTES if is_plain else CHAR_BYTES)
-
-    def type_number(self, entry_type: RecordType) -> int:
-        """Return the number of a type, which is added if it is new."""
-        following = len(self.types)
-        if self._lane is None:
-            number = self.type_numbers.setdefault(id(entry_type), following)
-        else:
-            number = self._lane.type_number(entry_type, following)
-        if number == following:
-            self._add_type(entry_type)
-        return number
-
-    def _add_type(self, entry_type: RecordType) -> None:
-        self.types.append(entry_type)  # keeps the object alive, and so its identity its own
-        self.fixed_bytes += TYPE_BYTES + 2 * entry_type.size
+        self._fixed_bytes += KEY_BYTES + len(key.user) * (PLAIN_CHAR_BYTES if is_plain else CHAR_BYTES)
 
     def note(self, number: int, *, unique_id: str | None, root: RootLink | None) -> None:
         """Keep the id and the root of a row, which few rows have."""
         if unique_id is not None:
             self.ids[number] = unique_id
-            self.fixed_bytes += ROW_BYTES + len(unique_id)
+            self._fixed_bytes += ROW_BYTES + len(unique_id)
         if root is not None:
             self.roots[number] = root
-            self.fixed_bytes += 4 * ROW_BYTES + CHAR_BYTES * len(root.topic) // 4
+            self._fixed_bytes += 4 * ROW_BYTES + CHAR_BYTES * len(root.topic) // 4
 
     def in_order(self, first: int = 0) -> array[int]:
         """Return the numbers of the rows from `first` on as they are sealed: by date, hour, PartitionKey, arrival."""

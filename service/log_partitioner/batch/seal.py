@@ -22,7 +22,6 @@ from log_partitioner.avro.container import SYNC_BYTES
 from log_partitioner.avro.schema import RowSchema, row_schema
 from log_partitioner.avro.schema_types import RecordType
 from log_partitioner.batch.pack_plan import Hour, Part, Plan, SealRules, plan_objects
-from log_partitioner.batch.pack_schema import MergedFields
 from log_partitioner.batch.reference_lines import CompiledLines, LineGroup, LineWriter, Numbered, Spans
 from log_partitioner.batch.row_writer import (
     Blocks,
@@ -140,8 +139,7 @@ class Sealing:
         self._own: _Writing | None = None  # the object of its own of a part that has not ended
         self._packs: dict[_Place, _Writing] = {}
         self._hour: Hour | None = None
-        self._with_beside = {group for group, one in enumerate(plan.merged) if MergedFields(one).are_beside}
-        self._numbered = Numbered(rows.tps, spans, bytes_max=rules.group_bytes_max)
+        self._numbered = Numbered(rows.tps, spans, rows.types, bytes_max=rules.group_bytes_max)
         compress = container.compressor(rules.codec)
         write_rules = WriteRules(rules.bounds, rules.block_bytes, rules.decode, spool.read, compress, self._sync)
         self._writer = (CompiledWriter if rows.is_fast else PythonWriter)(rows, plan.order, write_rules)
@@ -176,10 +174,9 @@ class Sealing:
             part.end,
             key.user,
             self._numbered.hour(key[1:]),
-            self._numbered.exact_type(part.entry_type),
+            part.entry_type,
             part.entry_type if part.group is None else self._plan.merged[part.group],
             is_divisible=part.group is None,
-            own=part.entry_type if part.group in self._with_beside else None,
         )
 
     def _distribute(self, chunk: Chunk, parts: Sequence[Part]) -> Iterator[SealedObject]:
@@ -226,8 +223,8 @@ class Sealing:
         while first < last:
             writing = self._packs.get(place)
             if writing is None:
-                passed = [one for one in self._packs if self._plan.passing <= one[0] < place[0]]
-                yield from self._finish(passed)  # their groups end when this one begins
+                replaced = self._plan.replaces.get(place[0])
+                yield from self._finish([one for one in self._packs if one[0] == replaced])
                 writing = self._packs[place] = self._begin(self._plan.merged[place[0]], self._pack_lines)
             start, is_empty = writing.file.size, not writing.rows_of
             behind, size = chunk.fitting(first, last, max(0, self._rules.pack_bytes_max - start))
@@ -240,11 +237,12 @@ class Sealing:
             first, begin = behind, begin + size
         return begin
 
-    def _begin(self, entry_type: RecordType, lines: type[LineWriter | CompiledLines]) -> _Writing:
+    def _begin(self, merged: int, lines: type[LineWriter | CompiledLines]) -> _Writing:
         number = self._next_number
         self._next_number += 1
+        entry_type = self._rows.types.type_of(merged)
         schema, rules = row_schema(entry_type), self._rules
         file = self._spool.create(number)
         metadata = {"lp-batch-id": self._batch_id}
         file.write(container.header(schema.text, codec=rules.codec, sync=self._sync, metadata=metadata))
-        return _Writing(number, file, entry_type, schema, file.size, lines(entry_type, self._numbered))
+        return _Writing(number, file, entry_type, schema, file.size, lines(merged, self._numbered))

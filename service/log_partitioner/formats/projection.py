@@ -8,7 +8,7 @@
     "empty-object"            `{}` throughout
 
 No projection changes a name or any other type: every value reads back equal under both schemas. Works on published
-schemas as JSON; reader's side only - the worker's stands in `log_partitioner.batch.pack_schema`.
+schemas as JSON; reader's side only - the worker's stands in `log_partitioner.avro.pack_schema`.
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ from log_partitioner.batch.messages import dead_letters_of
 from log_partitioner.batch.progress import Progress, Tracker
 from log_partitioner.batch.python_lane import PythonLane, TakeBounds
 from log_partitioner.batch.rows import Rows
+from log_partitioner.batch.types import make_types
 from log_partitioner.boundary import Poll, Spool
 from log_partitioner.config.settings import Settings
 from log_partitioner.control.flush_policy import FlushLoad
@@ -43,6 +44,7 @@ class Recorder:
         self._tracker = Tracker()
         self._memory_bytes_max = settings.spool.memory_bytes_max
         self._is_fast = is_fast(settings)
+        self._bounds = settings.schema_bounds
         self._spool = spool
         self._partitioner = Partitioner(settings)
         self._types = EntryTypes(settings.schema_bounds)
@@ -111,7 +113,8 @@ class Recorder:
             SpoolError: the disk refused.
         """
         assert self._batch is None, "a batch is open already"
-        self._batch = Batch(opening, self._spool.open(opening.batch_id), Rows(self._lane, is_fast=self._is_fast))
+        types = self._lane.begin() if self._lane else make_types(self._bounds, is_fast=self._is_fast)
+        self._batch = Batch(opening, self._spool.open(opening.batch_id), Rows(types, self._lane))
 
     def close(self) -> ClosedBatch:
         """Close the open batch; `committed` or `discard` follows, and nothing is recorded in between.
@@ -247,8 +250,6 @@ class Recorder:
                 bad.append(Bad(index, reason, str(error)))
                 continue
             number = rows.add(record, index, placed.key, entry_type, text, placed.event_time_us)
-            if self._lane is not None:
-                self._lane.learn(text, entry_type)
             if placed.unique_id is not None or root is not None:
                 rows.note(number, unique_id=placed.unique_id, root=root)
             if placed.fallback_time:

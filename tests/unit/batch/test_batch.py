@@ -9,6 +9,7 @@ from log_partitioner.control.flush_policy import Size
 from log_partitioner.formats.dead_letter import DeadLetter, Reason
 from log_partitioner.formats.model import CommittedOffset, SourceRecord, TopicPartition
 from tests.fakes.spool import FakeSpool
+from tests.strategies import empty_rows
 
 A, B = TopicPartition("app", 0), TopicPartition("app", 1)
 OPENING = Opening("b1", 3, Membership(1, "member", None), 10.0, 10_000)
@@ -16,7 +17,7 @@ OPENING = Opening("b1", 3, Membership(1, "member", None), 10.0, 10_000)
 
 def opened() -> Batch:
     """Open a batch."""
-    return Batch(OPENING, FakeSpool().open("b1"))
+    return Batch(OPENING, FakeSpool().open("b1"), empty_rows())
 
 
 def closed(tracker: Tracker) -> ClosedBatch:

@@ -49,7 +49,7 @@ from log_partitioner.input.decode import Bad
 from tests.fakes.spool import FakeSpool
 from tests.fakes.worker import settings_of
 from tests.golden.example import FLUSH_RECORD
-from tests.strategies import A, keyed_rows, seal_rules, sealed_objects
+from tests.strategies import A, empty_rows, keyed_rows, seal_rules, sealed_objects
 
 MEMBER = Membership(1, "member", None)
 SENDER = Sender("w1", "boot", settings_of().kafka, "bucket")
@@ -64,8 +64,8 @@ def headers(message: Message) -> dict[str, str]:
 
 
 def objects(users: int, *, layout: str = "pack", **rules: Any) -> list[SealedObject]:
-    """Seal rows of so many users, of two kinds that share no schema."""
-    rows = keyed_rows((f"user-{number}", 10, {"a": 1 if number % 2 else "x"}) for number in range(users))
+    """Seal rows of so many users, of two kinds that share no pack."""
+    rows = keyed_rows((f"user-{number}", 10, {"a": 1} if number % 2 else {"b": "x"}) for number in range(users))
     return sealed_objects(rows, FakeSpool().open("b1"), seal_rules(layout=layout, **rules))
 
 
@@ -169,7 +169,7 @@ def test_flush_record_says_what_the_batch_covers_and_what_became_of_it() -> None
         progress.cover(offset, timestamp_ms=offset)
     progress.entries, progress.dead_letters = 5, 2
     tracker.by_tp[B].idle_since_ms = 77
-    batch = Batch(Opening("b1", 4, MEMBER, 1.0, 1000), FakeSpool().open("b1"))
+    batch = Batch(Opening("b1", 4, MEMBER, 1.0, 1000), FakeSpool().open("b1"), empty_rows())
     batch.dead_letters.append(DeadLetter(RECORD, Reason.MALFORMED, "", (1, 2)))
     sealed = objects(3)
     record = flush_record_of(

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from log_partitioner import native
 from log_partitioner.avro.entry_types import EntryTypes
 from log_partitioner.avro.names import beside
 from log_partitioner.avro.schema_types import RecordType, Scalar
-from log_partitioner.batch import pack_plan
 from log_partitioner.batch.pack_plan import (
     FEW_PARTS,
     GROUPS_MAX,
@@ -18,6 +18,7 @@ from log_partitioner.batch.pack_plan import (
     LINE_HEAD_BYTES,
     LINE_SOURCE_BYTES,
     META_BYTES,
+    Part,
     Plan,
     plan_objects,
 )
@@ -25,7 +26,7 @@ from log_partitioner.batch.reference_lines import SOURCE_BYTES
 from log_partitioner.batch.rows import Rows
 from log_partitioner.config.settings import SchemaBounds
 from log_partitioner.formats.model import PartitionKey, SourceRecord, TopicPartition
-from tests.strategies import SCHEMA_BOUNDS, keyed_rows, seal_rules
+from tests.strategies import SCHEMA_BOUNDS, empty_rows, keyed_rows, seal_rules
 
 T = Scalar
 BOUNDS = SchemaBounds(3, 3, 5, fields_max=6, bytes_max=1000)
@@ -33,9 +34,16 @@ WIDE = SCHEMA_BOUNDS
 RULES = seal_rules(layout="pack", packed_bytes_max=10**6, object_bytes_max=10**7, pack_bytes_max=10**7)
 
 
-def rows_of(some: Iterable[tuple[str, dict[str, Any]]], bounds: SchemaBounds = WIDE, *, size: int = 10) -> Rows:
+def rows_of(
+    some: Iterable[tuple[str, dict[str, Any]]], bounds: SchemaBounds = WIDE, *, size: int = 10, is_fast: bool = False
+) -> Rows:
     """Make rows of (user, entry) of one hour, whose texts have all the same size."""
-    return keyed_rows(((user, 10, entry) for user, entry in some), bounds=bounds, size=size)
+    return keyed_rows(((user, 10, entry) for user, entry in some), bounds=bounds, size=size, is_fast=is_fast)
+
+
+def type_of(rows: Rows, part: Part) -> RecordType:
+    """Give the exact type of a part."""
+    return rows.types.type_of(part.entry_type)
 
 
 def plan(rows: Rows, bounds: SchemaBounds = WIDE, *, is_one_record: bool = False, **rules: Any) -> Plan:
@@ -45,8 +53,8 @@ def plan(rows: Rows, bounds: SchemaBounds = WIDE, *, is_one_record: bool = False
     for part in made.parts:
         assert part.begin == at, "parts stand one behind the other"
         assert {rows.key_of[made.order[n]] for n in range(part.begin, part.end)} == {part.key}
-        assert part.entry_type.fields <= bounds.fields_max
-        assert part.entry_type.size <= bounds.bytes_max
+        assert type_of(rows, part).fields <= bounds.fields_max
+        assert type_of(rows, part).size <= bounds.bytes_max
         assert part.group is not None or part.hour is None
         at = part.end
     assert at == len(rows)
@@ -65,7 +73,7 @@ def groups(made: Plan) -> list[int | None]:
 
 def test_rows_of_more_topic_partitions_than_a_line_names_are_cut() -> None:
     """In the order of arrival, each part with some; where all fit, or the batch has few, nothing is cut."""
-    types, rows = EntryTypes(WIDE), Rows()
+    types, rows = EntryTypes(WIDE), empty_rows()
     for offset in range(4_000):
         record = SourceRecord(TopicPartition("t" * 249, offset % 400), offset, None, None, None, ())
         rows.add(record, 0, PartitionKey("ann", "2024-05-01", 10), types.of({"a": 1}), b"x", offset)
@@ -83,22 +91,16 @@ def test_rows_of_more_topic_partitions_than_a_line_names_are_cut() -> None:
 def test_schema_whose_projection_would_fill_a_line_is_not_shared(line_bytes_max: int, *, shared: bool) -> None:
     """It is an object's own, which needs none."""
     wide = {f"field_{number}": number for number in range(700)}
-    made = plan(rows_of([("ann", wide), ("bob", {"a": 1})]), line_bytes_max=line_bytes_max)
+    made = plan(rows_of([("ann", wide), ("bob", {"field_1": 1})]), line_bytes_max=line_bytes_max)
     assert groups(made) == [0 if shared else None, 0]
 
 
-def test_rows_of_one_type_share_it() -> None:
-    """The join of a few types is the same object for every PartitionKey that has them."""
-    rows = [(f"user-{n}", entry) for n in range(20) for entry in ({"a": 1}, {"b": 1})]
-    assert len({id(part.entry_type) for part in plan(rows_of(rows)).parts}) == 1
-
-
-def test_types_of_rows_are_never_changed_by_joining_them() -> None:
-    """A type that adds nothing between two others that do: the first is other rows' own."""
+def test_parts_have_the_joined_types_of_their_rows() -> None:
+    """Types that add nothing between others that do; those of rows stay what they are."""
     rows = rows_of([("ann", {"a": 1, "b": 1}), ("ann", {"a": 1}), ("ann", {"c": 1}), ("bob", {"a": 1, "b": 1})])
     made = plan(rows)
-    assert [[*part.entry_type.by_name] for part in made.parts] == [["a", "b", "c"], ["a", "b"]]
-    assert [[*one.by_name] for one in rows.types] == [["a", "b"], ["a"], ["c"]]
+    assert [[*type_of(rows, part).by_name] for part in made.parts] == [["a", "b", "c"], ["a", "b"]]
+    assert [[*rows.types.type_of(number).by_name] for number in rows.type_of] == [["a", "b"], ["a"], ["c"], ["a", "b"]]
 
 
 @pytest.mark.parametrize(
@@ -156,7 +158,7 @@ def test_layout_decides_whether_partition_keys_are_packed(
 
 def test_hour_of_many_partition_keys_has_a_pack_of_its_own() -> None:
     """Others share one; what is large counts for neither."""
-    types, rows, tp = EntryTypes(WIDE), Rows(), TopicPartition("app", 0)
+    types, rows, tp = EntryTypes(WIDE), empty_rows(), TopicPartition("app", 0)
     for hour, count in ((3, HOUR_PARTS_MIN), (4, HOUR_PARTS_MIN - 1), (5, HOUR_PARTS_MIN - 1)):
         for n in range(count + (hour == 5)):
             key = PartitionKey(f"user-{n}", "2024-05-01", hour)
@@ -168,35 +170,30 @@ def test_hour_of_many_partition_keys_has_a_pack_of_its_own() -> None:
     assert counts == {(0, ("2024-05-01", 3)): 100, (0, None): 198, (None, None): 1}
 
 
-def test_types_that_share_no_schema_go_into_different_packs() -> None:
-    """A type that would change is another pack's; what only adds fields joins the first that takes it."""
-    entries = [{"a": 1}, {"a": "x"}, {"a": 2**60}, {"a": None, "b": 1}, {"a": 1.5}, {"a": "x", "c": True}, {"c": "x"},
-               {"A": 1}, {"d": {}}, {"d": {"k": 1}}, {"d": {"k": "x"}}]  # fmt: skip
-    made = plan(rows_of([(f"user-{n}", entry) for n, entry in enumerate(entries)]))
-    assert groups(made) == [0, 1, 0, 0, 2, 1, 0, 3, 0, 0, 1]
-    assert made.merged[0] == RecordType({"a": T.LONG64, "b": T.LONG53, "c": T.STRING, "d": RecordType({"k": T.LONG53})})
-    assert made.merged[1] == RecordType({"a": T.STRING, "c": T.BOOL, "d": RecordType({"k": T.STRING})})
+def test_types_that_share_names_share_a_pack_whatever_their_types() -> None:
+    """Each value has a field that takes it; what has less than half of its names there begins another pack."""
+    entries = [{"a": 1}, {"a": "x"}, {"a": 2**60}, {"a": None, "b": 1}, {"a": 1.5}, {"c": "x", "d": 1, "e": 1},
+               {"A": 1}, {"a": {}}, {"a": {"k": 1}}, {"e": "x", "a": 1}, {"a": {"k": "x"}},
+               {"c": 1, "x": 1, "y": 1}]  # fmt: skip
+    rows = rows_of([(f"user-{n}", entry) for n, entry in enumerate(entries)])
+    made = plan(rows)
+    assert groups(made) == [0, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 3]
+    assert rows.types.type_of(made.merged[0]) == RecordType(
+        {"a": T.LONG64, beside("a", 1): T.STRING, beside("a", 2): T.DOUBLE, "b": T.LONG53, "e": T.STRING,
+         beside("a", 3): RecordType({"k": T.LONG53, beside("k", 1): T.STRING})}
+    )  # fmt: skip
 
 
 def test_pack_schema_keeps_the_limits_of_one_file() -> None:
-    """Beyond them PartitionKeys go on in another pack."""
-    made = plan(rows_of([(f"user-{n}", {f"k{n}": n}) for n in range(20)], BOUNDS), BOUNDS)
-    assert groups(made) == [0] * 6 + [1] * 6 + [2] * 6 + [3] * 2
+    """Beyond them PartitionKeys go on in another pack, and the full one ends there."""
+    made = plan(rows_of([(f"user-{n:02}", {f"k{n}": n, "k": n}) for n in range(20)], BOUNDS), BOUNDS)
+    assert groups(made) == [n // 5 for n in range(20)]
+    assert made.replaces == {1: 0, 2: 1, 3: 2}
 
 
 def incompatible(number: int) -> dict[str, Any]:
-    """Make an entry whose type shares a pack with that of no other number."""
+    """Make an entry whose type no other number has; each field has one of two."""
     return {f"f{bit}": 1 if number >> bit & 1 else "x" for bit in range(16)}
-
-
-def test_types_that_share_nothing_share_a_pack_where_packs_give_out() -> None:
-    """Their fields stand beside each other in it: a batch has few objects whatever its types are."""
-    made = plan(rows_of([(f"user-{n}", incompatible(n % 300)) for n in range(900)]))
-    assert made.passing == GROUPS_MAX
-    assert Counter(groups(made)) == {GROUPS_MAX: 3 * (300 - GROUPS_MAX), **dict.fromkeys(range(GROUPS_MAX), 3)}
-    both = made.merged[GROUPS_MAX].by_name
-    assert {both["f0"], both[beside("f0", 1)]} == {T.LONG53, T.STRING}
-    assert beside("f0", 2) not in both
 
 
 @pytest.mark.parametrize(
@@ -204,24 +201,20 @@ def test_types_that_share_nothing_share_a_pack_where_packs_give_out() -> None:
     [
         lambda n: {f"k{n}": 1, "n": n % 3 or "x"},
         lambda n: {f"{n:b}".replace("0", "A").replace("1", "a"): n},
+        lambda n: {f"k{n}": 1, f"{n % 20}": 1},
     ],
 )
 def test_packs_are_as_many_as_the_fields_of_all_types_fill(kind: Callable[[int], dict[str, Any]]) -> None:
-    """Each that is over is at least half full, however little types share and however their names collide."""
+    """However little types share and however their names collide; few are open at a time."""
     bounds = WIDE._replace(fields_max=10)
     made = plan(rows_of([(f"user-{n:04}", kind(n)) for n in range(1_500)], bounds), bounds)
-    assert None not in groups(made)
+    some = groups(made)
+    assert None not in some
     assert len(made.merged) <= GROUPS_MAX + 2 * 1_500 * 2 // 10
-    passing = [part.group for part in made.parts if part.group is not None and part.group >= made.passing]
-    assert passing == sorted(passing), "only one of them is open at a time"
-
-
-def test_search_for_a_pack_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What many types have been compared with is not asked any more; each goes where there is a place for all."""
-    monkeypatch.setattr(pack_plan, "COMPARED_MAX", 100)
-    made = plan(rows_of([(f"user-{n:03}", incompatible(n)) for n in range(50)]))
-    assert 1 < made.passing < 10
-    assert len(made.merged) == made.passing + 1
+    last = {group: at for at, group in enumerate(some)}
+    for new, old in made.replaces.items():
+        assert last[old] < some.index(new), "a group that was replaced takes nothing more"
+    assert len(made.merged) - len(made.replaces) <= GROUPS_MAX
 
 
 HOSTILE = {
@@ -233,11 +226,13 @@ HOSTILE = {
 }
 
 
+@pytest.mark.parametrize("is_fast", [False, *([True] if native.IS_INSTALLED else [])])
 @pytest.mark.parametrize("one_user", [False, True])
 @pytest.mark.parametrize("kind", HOSTILE)
-def test_hostile_batch_costs_some_milliseconds_a_type(kind: str, one_user: bool) -> None:  # noqa: FBT001 - a case
+def test_hostile_batch_costs_some_milliseconds_a_type(kind: str, *, one_user: bool, is_fast: bool) -> None:
     """Each row of another type: not what all types before it have (processor time, several times what is usual)."""
-    rows = rows_of([("ann" if one_user else f"user-{n}", HOSTILE[kind](n)) for n in range(1_500)])
+    some = [("ann" if one_user else f"user-{n}", HOSTILE[kind](n)) for n in range(1_500)]
+    rows = rows_of(some, is_fast=is_fast)
     begin = time.process_time()
     plan(rows)
     assert time.process_time() - begin < 6

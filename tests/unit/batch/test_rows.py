@@ -11,15 +11,16 @@ import pytest
 
 from log_partitioner import native
 from log_partitioner.avro.row_meta import NO_TIMESTAMP_MS, TIMESTAMP_MS_MAX
-from log_partitioner.avro.schema_types import RecordType, Scalar
+from log_partitioner.avro.schema_types import EMPTY_RECORD, RecordType, Scalar
 from log_partitioner.batch import rows as module
 from log_partitioner.batch.rows import TEXT_BYTES, PythonTexts, Rows
+from log_partitioner.batch.types import CompiledTypes
 from log_partitioner.boundary import Piece, SealedFile
 from log_partitioner.errors import SpoolError
 from log_partitioner.formats.model import PartitionKey, RootLink, SourceRecord, TopicPartition
 from tests.fakes.lanes import deliver, settings
 from tests.fakes.spool import FakeSpool
-from tests.strategies import seal_rules, sealed_objects
+from tests.strategies import empty_rows, seal_rules, sealed_objects
 
 A = TopicPartition("app", 0)
 ENTRY = RecordType({"a": Scalar.LONG53})
@@ -47,7 +48,7 @@ FAST = pytest.mark.parametrize("is_fast", [False, *([True] if native.IS_INSTALLE
 
 def filled(*keys: PartitionKey, is_fast: bool = False) -> Rows:
     """Make rows of these PartitionKeys, one each, whose texts have their numbers."""
-    rows = Rows(is_fast=is_fast)
+    rows = empty_rows(is_fast=is_fast)
     for number, key in enumerate(keys):
         rows.add(record(A, number), 0, key, ENTRY, text(number), HOUR_US)
     return rows
@@ -60,18 +61,20 @@ def texts_of(rows: Rows, read: Callable[[Piece], bytes]) -> Iterator[bytes]:
         return rows.texts.read(order, rows.text_sizes, read)
     slow: list[bytes] = []
 
-    def note(_row: int, text: bytes, _part: int) -> bytes:
+    def note(text: bytes, _part: int) -> bytes:
         slow.append(text)
         return b""
 
     assert native.module is not None
+    assert isinstance(rows.types, CompiledTypes)
     columns = rows.tp_of, rows.offsets, rows.indexes, rows.event_times_us, rows.timestamps_ms
     rules = {"block_bytes": 1, "chunk_bytes": 1, "ids": {}, "roots": {}, "compress": bytes, "sync": b""}
-    sealer = native.module.Sealer(order, *columns, [b""] * len(rows.tps), rows.texts, rows.text_sizes, read, rules)
-    refusing = native.module.Written([])  # no entry here is an empty object: each text is handed over
+    types, origins = rows.types.compiled, [b""] * len(rows.tps)
+    sealer = native.module.Sealer(order, *columns, origins, rows.texts, rows.text_sizes, read, types, rules)
+    refusing = rows.types.number(EMPTY_RECORD)  # no entry here is an empty object: each text is handed over
 
     def one(at: int) -> bytes:
-        sealer.write([(at, at + 1, "", 0, 0, refusing, True)], note)
+        sealer.write([(at, at + 1, "", 0, refusing, refusing, True)], note)
         return slow.pop()
 
     return map(one, range(len(order)))
@@ -94,7 +97,7 @@ def nothing(_piece: Piece) -> bytes:
 )
 def test_timestamp_that_is_no_date_is_left_out_and_the_object_is_read(timestamp_ms: int | None, kept: int) -> None:
     """Kafka takes any int64 of a producer; Avro's readers make a date of it, up to the end of the year 9999."""
-    rows = Rows()
+    rows = empty_rows()
     rows.add(record(A, 7, timestamp_ms), 0, keyed("ann"), ENTRY, b'{"a":1}', HOUR_US)
     rows.add(record(A, 8, 5), 0, keyed("ann"), ENTRY, b'{"a":2}', HOUR_US)
     spool = FakeSpool().open("b1")
@@ -106,12 +109,13 @@ def test_timestamp_that_is_no_date_is_left_out_and_the_object_is_read(timestamp_
     ]  # fmt: skip
 
 
-def test_types_are_told_apart_by_identity_and_kept() -> None:
-    """An equal type made anew may be another number, but a number never another type: those in use stay alive."""
-    rows = Rows()
+def test_equal_types_have_one_number() -> None:
+    """Whoever made them."""
+    rows = empty_rows()
     for n in range(200):
         rows.add(record(A, n), 0, keyed("ann"), RecordType({f"k{n % 3}": Scalar.BOOL}), b"{}", 0)
-    assert [[*rows.types[number].by_name] for number in rows.type_of] == [[f"k{n % 3}"] for n in range(200)]
+    assert [*rows.type_of] == [n % 3 for n in range(200)]
+    assert [[*rows.types.type_of(number).by_name] for number in range(3)] == [["k0"], ["k1"], ["k2"]]
 
 
 def test_order_of_sealing_is_by_hour_then_by_partition_key_then_by_arrival() -> None:
@@ -122,7 +126,7 @@ def test_order_of_sealing_is_by_hour_then_by_partition_key_then_by_arrival() -> 
     assert [*rows.in_order()] == [4, 1, 5, 3, 6, 0, 2]
     assert [*rows.in_order(3)] == [4, 5, 3, 6]
     assert [*rows.in_order(7)] == []
-    assert [*Rows().in_order()] == []
+    assert [*empty_rows().in_order()] == []
 
 
 @FAST
@@ -130,7 +134,7 @@ def test_run_is_read_once_from_its_beginning_to_its_end(monkeypatch: pytest.Monk
     """A piece holds at most so many bytes, or one text that is larger; none is read twice, none before its turn."""
     monkeypatch.setattr(module, "PIECE_BYTES", 20)
     batch = FakeSpool().open("b1")
-    rows = Rows(is_fast=is_fast)
+    rows = empty_rows(is_fast=is_fast)
     texts = [b"x" * size for size in (7, 7, 7, 50, 1, 19, 1, 20)]
     for number, text in enumerate(texts):
         rows.add(record(A, number), 0, keyed("ann"), ENTRY, text, HOUR_US)
@@ -250,7 +254,7 @@ USERS = pytest.mark.parametrize(
 @USERS
 def test_rows_take_no_more_memory_than_they_say(user: str) -> None:
     """Columns, texts, PartitionKeys and what is noted: the bound on memory is one of real bytes."""
-    rows = Rows()
+    rows = empty_rows()
     taken = measured(lambda number: add(rows, number, user), ROWS)
     assert 0.2 * (rows.memory_bytes + rows.fixed_bytes) < taken <= rows.memory_bytes + rows.fixed_bytes
 
@@ -259,7 +263,7 @@ def test_rows_take_no_more_memory_than_they_say(user: str) -> None:
 @pytest.mark.parametrize("name", ["k", "k" * 300, "\U0001f600" * 100], ids=["short", "long", "emoji"])
 def test_types_take_no_more_memory_than_they_say(fields: int, name: str) -> None:
     """Each row of another type: dynamic keys weigh more than what stands under them."""
-    rows = Rows()
+    rows = empty_rows()
 
     def add_new(number: int) -> None:
         add(rows, number, "ann", RecordType({f"{name}{number}-{n}": Scalar.LONG53 for n in range(fields)}))
@@ -271,7 +275,7 @@ def test_types_take_no_more_memory_than_they_say(fields: int, name: str) -> None
 @pytest.mark.parametrize("layout", ["pack", "file"])
 def test_sealing_takes_no_more_memory_than_the_rows_have_said(user: str, layout: str) -> None:
     """The plan, and the lines that are kept until the commit, are in what a row and a PartitionKey weigh."""
-    rows = Rows()
+    rows = empty_rows()
     spool, rules = _Forgetful(), seal_rules(layout=layout, codec="zstandard")
     sealed_objects(filled(keyed("ann")), spool, rules)  # what is kept of the first batch for all others
     kept = []

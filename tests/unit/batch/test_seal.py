@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from log_partitioner import native
-from log_partitioner.batch import row_writer
+from log_partitioner.batch import pack_plan, row_writer
 from log_partitioner.batch.pack_plan import GROUPS_MAX
 from log_partitioner.batch.seal import PARTS_AT_ONCE, Step, seal
 from log_partitioner.errors import SpoolError
@@ -65,8 +65,9 @@ def test_pack_of_an_hour_goes_on_past_what_has_an_object_of_its_own() -> None:
     assert finished.index(packs[0].number) < finished.index(packs[1].number)
 
 
-def test_message_ends_at_its_bytes_and_has_what_its_lines_point_to() -> None:
+def test_message_ends_at_its_bytes_and_has_what_its_lines_point_to(monkeypatch: pytest.MonkeyPatch) -> None:
     """And nothing else, not what a line brought that goes alone; compiled lines are those of Python to the byte."""
+    monkeypatch.setattr(pack_plan, "GROUPS_MAX", 1)
     wide = {f"w{n}": True for n in range(0, 400, 2)}
     some = [(f"user-{n}", n // 8, {f"k{n // 4}": n, "a": n % 3 or None} | (wide if n == 21 else {})) for n in range(40)]
     for group_bytes_max in (*range(700, 900), 10**6):

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
+from functools import reduce
 from itertools import product
 
 import pytest
 from msgspec.structs import replace
 
-from log_partitioner.avro.entry_types import EntryTypes
+from log_partitioner.avro.infer import infer_entry
+from log_partitioner.avro.pack_schema import merge, projection
 from log_partitioner.avro.schema import row_schema
-from log_partitioner.batch.pack_plan import GROUPS_MAX
-from log_partitioner.batch.pack_schema import MergedFields
 from log_partitioner.formats.model import PartitionKey
 from log_partitioner.formats.object_key import data_key, pack_key
 from log_partitioner.formats.reference import Reference
@@ -22,7 +22,6 @@ from log_partitioner_pipeline.audit.schemas import absent_fields
 from log_partitioner_pipeline.audit.statements import is_under_its_key, wrong_fields
 from tests.pipeline.packs import KEY, Entry, Written, write_object
 from tests.strategies import SCHEMA_BOUNDS
-from tests.unit.batch.test_pack_plan import plan, rows_of
 from tests.unit.proof.audit.world import settings
 
 # The key of its object: who looks by path must find the same.
@@ -130,14 +129,11 @@ def test_what_is_null_or_empty_throughout_has_no_fields() -> None:
 # What a projection of an object's schema may differ in.
 
 
-def test_names_that_differ_by_case_alone_are_right_in_the_pack_where_packs_give_out() -> None:
+def test_names_that_differ_by_case_alone_are_right_in_a_pack() -> None:
     """128 users with one field each, all integers: no name has several fields, and Avro names are numbered."""
     entries = [{"".join(letters): 1} for letters in product(*((one, one.upper()) for one in "request"))]
-    made = plan(rows_of([(f"user-{n:03}", entry) for n, entry in enumerate(entries)]))
-    merged = made.merged[GROUPS_MAX]
-    types, fields, text = EntryTypes(SCHEMA_BOUNDS), MergedFields(merged), row_schema(merged).text
+    own = [infer_entry(entry, SCHEMA_BOUNDS) for entry in entries]
+    merged = reduce(merge, own)
     reader = ObjectReader(settings(), 1)
-    own = [types.of(entries[part.key]) for part in made.parts if part.group == GROUPS_MAX]
-    assert len(own) == len(entries) - GROUPS_MAX
-    exact = [reader.exact_schema(text, json.dumps(fields.projection(one))) for one in own]
+    exact = [reader.exact_schema(row_schema(merged).text, json.dumps(projection(one, merged))) for one in own]
     assert [problem for one in exact for problem in one.problems] == []

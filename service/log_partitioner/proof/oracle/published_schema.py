@@ -57,7 +57,7 @@ class PublishedSchema:
     """A schema text, understood. `problems` lists deviations of its form from the published one.
 
     `beside` are the paths of names that have several fields: the schema of a pack may have such. `keeps_names`: it is a
-    projection of one, whose top-level fields have the names that they have there.
+    projection of one, whose fields have the names that they have there.
     """
 
     def __init__(self, text: str, parse: Parse, *, keeps_names: bool = False) -> None:
@@ -65,19 +65,18 @@ class PublishedSchema:
         self.beside: list[str] = []
         self._parse = parse
         self._text = text
+        self._keeps_names = keeps_names
         fields = json.loads(text)["fields"]
         if not fields or fields[0]["name"] != META or _plain(fields[0]["type"]) != _META_FIELDS:
             self.problems.append("the first field is not _meta as specified")
-        self.type, self.restore = self._record(fields[1:], "", reserved=(META,), keeps_names=keeps_names)
+        self.type, self.restore = self._record(fields[1:], "", reserved=(META,))
 
     @cached_property
     def avro(self) -> Avro:
         """The schema by which fastavro reads rows; without logical types, because not every number is a date."""
         return fastavro.parse_schema(without_logical_types(json.loads(self._text)))
 
-    def _record(
-        self, fields: list[Avro], path: str, *, reserved: tuple[str, ...] = (), keeps_names: bool = False
-    ) -> tuple[Record, Restore]:
+    def _record(self, fields: list[Avro], path: str, *, reserved: tuple[str, ...] = ()) -> tuple[Record, Restore]:
         types: list[tuple[str, Type]] = []
         readers: list[tuple[str, str, Restore]] = []
         for field in fields:
@@ -92,7 +91,7 @@ class PublishedSchema:
         for avro_name, name, _ in readers:
             named.setdefault(name, []).append(avro_name)
         self.beside += [f"{path}.{name}" if path else name for name, some in named.items() if len(some) > 1]
-        names = named if keeps_names else names_by_original((name for name, _ in types), reserved=reserved)
+        names = named if self._keeps_names else names_by_original((name for name, _ in types), reserved=reserved)
         for name, given in named.items():
             if given != names[name]:
                 is_named = f"{name!r} is named {', '.join(given)}, should be {', '.join(names[name])}"

@@ -21,10 +21,9 @@ from typing import TYPE_CHECKING, Any
 import fastavro
 import msgspec
 
-from log_partitioner.avro.schema import META as META_NAME
+from log_partitioner.avro.pack_schema import merge, projection
 from log_partitioner.avro.schema import schema_of
 from log_partitioner.avro.schema_types import RecordType
-from log_partitioner.batch.pack_schema import MergedFields
 from log_partitioner.config.s3_settings import S3Settings
 from log_partitioner.config.settings import KafkaSettings, SchemaBounds, Settings
 from log_partitioner.formats.dead_letter import DeadLetter, Reason, headers_of
@@ -55,7 +54,6 @@ from log_partitioner.proof.audit.audit import Audit, Options
 from log_partitioner.proof.audit.whose import Groups, of_group
 from log_partitioner_pipeline.row_type import type_of
 from tests.fakes.check import BucketStore
-from tests.strategies import merge_entries
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -158,7 +156,7 @@ def rows_of(file: File) -> list[dict[str, Any]]:
 
 def merge_types(types: list[RecordType]) -> RecordType:
     """Merge the types of the files of a pack, as the worker does."""
-    return reduce(lambda one, other: merge_entries(one, other, reserved=(META_NAME,), keys_max=500), types)
+    return reduce(merge, types)
 
 
 def write_blocks(schema: dict[str, Any], files: list[File]) -> tuple[str, bytes, list[bytes]]:
@@ -206,6 +204,7 @@ class World:
     committed: dict[TopicPartition, int | None]
     ends: dict[TopicPartition, int]
     merge: Callable[[list[RecordType]], RecordType] = field(default_factory=lambda: merge_types)
+    alter: Callable[[RecordType], RecordType] = field(default_factory=lambda: lambda merged: merged)  # of a header
     messages: list[ReferenceMessage] = field(default_factory=list)
     keys: dict[int, bytes] = field(default_factory=dict)
     flush_records: list[FlushRecord] = field(default_factory=list)
@@ -331,7 +330,7 @@ class World:
         merged, schema = types[0], row_schema(*files[0].columns)
         if files[0].pack is not None:
             merged = self.merge(types)
-            schema = schema_of(merged)
+            schema = schema_of(self.alter(merged))
         text, header, blocks = write_blocks(schema, files)
         data = header + b"".join(blocks)
         fingerprint = hashlib.sha256(text.encode()).hexdigest()
@@ -339,7 +338,7 @@ class World:
         self.objects[f"logs/schemas/{fingerprint}.avsc"] = text.encode()
         batch = files[0].batch
         tps = sorted({row.tp for file in files for row in file.rows})
-        projections = [None if files[0].pack is None else MergedFields(merged).projection(own) for own in types]
+        projections = [None if files[0].pack is None else projection(own, merged) for own in types]
         starts = [len(header) + sum(map(len, blocks[:number])) for number in range(len(files))]
         return ReferenceMessage(
             batch_id=batch,
