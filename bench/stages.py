@@ -99,10 +99,11 @@ def _poll(values: Sequence[bytes], first: int) -> Poll:
 def _record(recorder: Recorder, poll: Poll) -> None:
     at = 0
     while at < len(poll):
-        taken = recorder.take(poll, at, len(poll), weight_max=_EVERYTHING, bytes_max=_EVERYTHING)
-        if taken.records:
-            at += taken.records
-        else:
+        taken = 0
+        if recorder.has_lane:
+            taken = recorder.take(poll, at, len(poll), weight_max=_EVERYTHING, bytes_max=_EVERYTHING).records
+        at += taken
+        if not taken:
             recorder.record(poll[at])
             at += 1
         recorder.make_room()

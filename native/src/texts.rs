@@ -46,11 +46,6 @@ impl Texts {
         Ok(())
     }
 
-    /// Keep the texts of the next rows.
-    fn extend(&mut self, texts: Vec<PyBackedBytes>) -> PyResult<()> {
-        texts.iter().try_for_each(|text| self.append_checked(text))
-    }
-
     /// How many texts are in memory: those of the last rows.
     fn __len__(&self) -> usize {
         self.places.len()

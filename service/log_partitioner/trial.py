@@ -204,7 +204,7 @@ class Trial:
         """Name the path of the time, or say why the time is Kafka's."""
         unread = []
         for path, locate in self._times:
-            found = locate(entry, envelope, lambda: record)
+            found = locate(entry, envelope, record)
             if parse_event_time(found, self._settings.time) is not None:
                 return f"Kafka's, since {path} is absurd" if at.fallback_time else path
             unread += [path] if found is not None else []

@@ -155,9 +155,11 @@ def record_all(recorder: Recorder, poll: Poll, at_once: int = _EVERYTHING) -> in
     """Record a poll, at most so many at once; gives how many were plain."""
     at = plain = 0
     while at < len(poll):
-        taken = recorder.take(poll, at, len(poll), weight_max=at_once, bytes_max=_EVERYTHING)
-        if taken.records:
-            at, plain = at + taken.records, plain + taken.records
+        taken = 0
+        if recorder.has_lane:
+            taken = recorder.take(poll, at, len(poll), weight_max=at_once, bytes_max=_EVERYTHING).records
+        if taken:
+            at, plain = at + taken, plain + taken
         else:
             recorder.record(poll[at])
             at += 1

@@ -14,9 +14,8 @@ ENDS = 1 + 1 + 2  # with many in hand; with few; alone
 DEADLY = """
 import os, sys
 from log_partitioner.batch.fast_lane import FastLane
-from log_partitioner.batch.python_lane import PythonLane
 from log_partitioner.input.decode import RecordDecoder
-decode, take, take_by_python = RecordDecoder.decode, FastLane.take, PythonLane.take
+decode, take = RecordDecoder.decode, FastLane.take
 def deadly(self, value):
     if value and b"deadly" in value:
         os._exit(134)
@@ -25,11 +24,7 @@ def deadly_to_the_lane(self, poll, first, stop, **bounds):
     if any(value and b"deadly" in value for value in poll.values[first:stop]):
         os._exit(134)
     return take(self, poll, first, stop, **bounds)
-def deadly_to_python(self, poll, bounds, *others):
-    if any(value and b"deadly" in value for value in poll.values[bounds.first:bounds.stop]):
-        os._exit(134)
-    return take_by_python(self, poll, bounds, *others)
-RecordDecoder.decode, FastLane.take, PythonLane.take = deadly, deadly_to_the_lane, deadly_to_python
+RecordDecoder.decode, FastLane.take = deadly, deadly_to_the_lane
 from log_partitioner.__main__ import run
 sys.argv = ["log-partitioner", "run"]
 run()

@@ -1,4 +1,4 @@
-"""The cache of shapes against inference: it never gives another type, whatever it has seen before (DESIGN 3.3)."""
+"""The cache of types against inference: it never gives another type, whatever it has seen before (DESIGN 3.3)."""
 
 from __future__ import annotations
 
@@ -63,21 +63,22 @@ def test_type_is_the_inferred_one_when_all_is_forgotten_on_the_way(
 ) -> None:
     """The cache is emptied in the middle of an entry, too."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "SHAPES_BYTES_MAX", bytes_max)
+        patch.setattr(module, "KNOWN_BYTES_MAX", bytes_max)
         types = EntryTypes(bounds)
         for entry in (*some, *some):
             assert known(types, entry) == inferred(entry, bounds)
-            assert types._weight <= bytes_max or len(types._shapes) <= 1 + len(str(entry))
+            assert types._weight <= bytes_max or len(types._records) <= 1 + len(str(entry))
 
 
 @BOUNDS
 @given(some=some_entries)
-def test_equal_types_of_one_shape_are_one_object(bounds: SchemaBounds, some: list[Entry]) -> None:
-    """Rows are counted by the identity of their types."""
+def test_equal_types_are_one_object(bounds: SchemaBounds, some: list[Entry]) -> None:
+    """Whatever the order of keys: comparing them costs nothing."""
     types = EntryTypes(bounds)
     for entry in some:
         first = known(types, entry)
         assert known(types, {**entry}) is first
+        assert known(types, dict(reversed(entry.items()))) is first
 
 
 @pytest.mark.parametrize(
@@ -109,9 +110,9 @@ def test_entries_of_ever_new_shapes_take_no_more_memory_than_they_are_weighed(
     finally:
         tracemalloc.stop()
     assert 0 < kept <= types._weight
-    monkeypatch.setattr(module, "SHAPES_BYTES_MAX", types._weight // 4)
+    monkeypatch.setattr(module, "KNOWN_BYTES_MAX", types._weight // 4)
     types = EntryTypes(SCHEMA_BOUNDS)
     for n in range(600):
         types.of(make(n))
-        assert types._weight <= module.SHAPES_BYTES_MAX
+        assert types._weight <= module.KNOWN_BYTES_MAX
     assert types.of(make(0)) == EntryTypes(SCHEMA_BOUNDS).of(make(0))

@@ -48,7 +48,7 @@ def infer(value: Any, limits: SchemaBounds, *, depth: int) -> Type:
     if value is None:
         return Scalar.NULL
     if kind is int:
-        return _infer_int(value)
+        return infer_int(value)
     if kind is bool:
         return Scalar.BOOL
     if kind is float:
@@ -98,7 +98,8 @@ def _infer_objects(objects: list[dict[str, Any]], limits: SchemaBounds, *, depth
     return RecordType({name: _infer_all(items, limits, depth=depth + 1) for name, items in by_name.items()})
 
 
-def _infer_int(value: int) -> Scalar:
+def infer_int(value: int) -> Scalar:
+    """Infer the type of an integer: beyond 64 bits it is JSON text."""
     if -LONG53_MAX <= value <= LONG53_MAX:
         return Scalar.LONG53
     return Scalar.LONG64 if INT64_MIN <= value <= INT64_MAX else Scalar.JSON

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from log_partitioner.boundary import Poll
     from log_partitioner.formats.model import TopicPartition
-    from log_partitioner.input.decode import Decoded
 
 PATHS_MAX = 32  # of users, times, ids and an envelope together
 LARGE_BYTES = 64 * 1024  # a record of more is looked at by itself: it may need a batch of its own
@@ -46,10 +45,7 @@ class TakenSpan(NamedTuple):
 
 
 class TakenRun(NamedTuple):
-    """Records that either lane has taken at once, and the offsets that they cover; `gaps` are [from, to).
-
-    `rest` is the next record, decoded, if it was decoded and is not plain: it is recorded next.
-    """
+    """Records that were taken at once, and the offsets that they cover; `gaps` are [from, to)."""
 
     records: int
     entries: int
@@ -58,7 +54,6 @@ class TakenRun(NamedTuple):
     fallbacks: int
     covered: list[TakenSpan]
     gaps: list[tuple[TopicPartition, int, int]]
-    rest: Decoded | None = None
 
 
 class Taken(NamedTuple):

@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from log_partitioner import native
-from log_partitioner.avro.row_meta import NO_TIMESTAMP_MS, TIMESTAMP_MS_MAX, readable_timestamp
+from log_partitioner.avro.row_meta import readable_timestamp
 from log_partitioner.avro.schema_types import RecordType
 from log_partitioner.batch.fast_lane import FastLane, Known, Taken
 from log_partitioner.batch.types import CompiledTypes, Types
@@ -51,11 +51,6 @@ class PythonTexts:
         """Keep the text of the next row."""
         self._texts.append(text)
         self.memory_bytes += len(text) + TEXT_BYTES
-
-    def extend(self, texts: Sequence[bytes]) -> None:
-        """Keep the texts of the next rows."""
-        self._texts += texts
-        self.memory_bytes += sum(map(len, texts)) + TEXT_BYTES * len(texts)
 
     def spill(self, order: array[int], append: Callable[[bytes], Piece], piece_bytes: int) -> None:
         """Bring the texts in memory to disk; `append` writes one piece. `order` has their rows in the order of sealing.
@@ -184,33 +179,6 @@ class Rows:
         self.text_bytes += len(text)
         self._fixed_bytes += ROW_BYTES
         return number
-
-    def add_plain(
-        self,
-        tps: Sequence[TopicPartition],
-        tp_of: Sequence[int],
-        offsets: Sequence[int],
-        timestamps_ms: Sequence[int],
-        texts: Sequence[bytes],
-        *,
-        key_of: Sequence[int],
-        type_of: Sequence[int],
-        event_times_us: Sequence[int],
-    ) -> None:
-        """Add a row for each of many records of one entry; `tp_of` are places in `tps`, keys and types are numbers."""
-        numbers = {place: self._tp_number(tps[place]) for place in dict.fromkeys(tp_of)}
-        sizes = [*map(len, texts)]
-        self.key_of += array("I", key_of)
-        self.type_of += array("I", type_of)
-        self.tp_of += array("I", [numbers[place] for place in tp_of])
-        self.offsets += array("q", offsets)
-        self.indexes += array("I", bytes(4 * len(texts)))
-        self.event_times_us += array("q", event_times_us)
-        self.timestamps_ms += array("q", [one if one <= TIMESTAMP_MS_MAX else NO_TIMESTAMP_MS for one in timestamps_ms])
-        self.text_sizes += array("I", sizes)
-        self.texts.extend(texts)
-        self.text_bytes += sum(sizes)
-        self._fixed_bytes += ROW_BYTES * len(texts)
 
     def extend(self, taken: Taken) -> None:
         """Add the rows that the fast lane has made of records, whose texts it has kept, and its new keys."""

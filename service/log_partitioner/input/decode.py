@@ -34,7 +34,7 @@ _LINE = re.compile(rb"[^\n]+")
 _GZIP_MAGIC = b"\x1f\x8b"
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 _GZIP_WINDOW_BITS = 31
-BRACE = ord("{")
+_BRACE = ord("{")
 _PIECE_BYTES = 16 * 1024
 _COMMAS_MAX = 500_000  # of a record with more of them the entries are counted before it is taken apart
 _elements_decoder = msgspec.json.Decoder(list[msgspec.Raw])
@@ -75,29 +75,22 @@ def refused(record: SourceRecord) -> Decoded:
     return Decoded([], None, [Bad(None, reason_of(record), record.unreadable or "")], len(record.value or b""))
 
 
-def plain(entry: dict[str, Any], text: bytes) -> Decoded:
-    """Return a record that is one entry."""
-    return Decoded([(0, entry, text)], None, [], len(text))
-
-
 class RecordDecoder:
     """Decodes the values of source records by one set of rules; `json` decodes the text in them."""
 
     def __init__(self, rules: InputSettings) -> None:
         self._rules = rules
         self.json = JsonDecoder(keep_inexact_text=rules.inexact_numbers == "text")
-        # The most frequent record, one object and nothing around it: it begins with a brace and has at most so many
-        # bytes. It is an entry as it stands, unless `decode_plain` raises one of FAST_REFUSALS.
-        self.plain_bytes_max = rules.record_bytes_max if rules.format == "json" and rules.entries_field is None else 0
-        self.decode_plain = self.json.decode_fast
+        # The most frequent record is one object with nothing around it, of at most so many bytes.
+        self._object_bytes_max = rules.record_bytes_max if rules.format == "json" and not rules.entries_field else 0
 
     def decode(self, value: bytes | None) -> Decoded:
         """Take the value of a record apart."""
         if not value:
             return Decoded([], None, [], 0)
-        if value[0] == BRACE and len(value) <= self.plain_bytes_max:
+        if value[0] == _BRACE and len(value) <= self._object_bytes_max:
             try:
-                return plain(self.decode_plain(value), value)
+                return Decoded([(0, self.json.decode_fast(value), value)], None, [], len(value))
             except FAST_REFUSALS:
                 pass  # it has to be looked at
         try:

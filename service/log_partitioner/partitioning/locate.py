@@ -20,9 +20,7 @@ import msgspec
 from log_partitioner.config.section import parse_path
 from log_partitioner.formats.model import CHAIN_HEADER, RootLink, SourceRecord
 
-Whole = Callable[[], SourceRecord]
-"""Makes the record of an entry, for paths that need it."""
-Locate = Callable[[dict[str, Any], dict[str, Any] | None, Whole], Any]
+Locate = Callable[[dict[str, Any], dict[str, Any] | None, SourceRecord], Any]
 
 
 def is_plain(path: str) -> bool:
@@ -40,14 +38,14 @@ def compile_path(path: str) -> Locate:
     begin, keys = parse_path(path)
     match begin:
         case "header":
-            return lambda _entry, _envelope, whole: _header(whole(), keys[0])
+            return lambda _entry, _envelope, record: _header(record, keys[0])
         case "key" if not keys:
-            return lambda _entry, _envelope, whole: _text(whole().key)
+            return lambda _entry, _envelope, record: _text(record.key)
         case "key":
-            return lambda _entry, _envelope, whole: _walk(_json_object(whole().key), keys)
+            return lambda _entry, _envelope, record: _walk(_json_object(record.key), keys)
         case "envelope":
-            return lambda _entry, envelope, _whole: _walk(envelope, keys)
-    return lambda entry, _envelope, _whole: _walk(entry, keys)
+            return lambda _entry, envelope, _record: _walk(envelope, keys)
+    return lambda entry, _envelope, _record: _walk(entry, keys)
 
 
 def _walk(value: Any, keys: tuple[str, ...]) -> Any:

@@ -14,7 +14,7 @@ from log_partitioner.config.settings import Settings
 from log_partitioner.formats.dead_letter import Reason
 from log_partitioner.formats.model import PartitionKey, SourceRecord
 from log_partitioner.partitioning.event_time import LATEST_US, is_absurd, parse_event_time
-from log_partitioner.partitioning.locate import Locate, Whole, compile_path
+from log_partitioner.partitioning.locate import Locate, compile_path
 
 USER_CHARS_MAX = 4096
 _EXACT_MAX = 2.0**53
@@ -28,10 +28,6 @@ class Placement(NamedTuple):
     event_time_us: int
     unique_id: str | None
     fallback_time: bool
-
-
-Placed = tuple[tuple[str, str, int], int, str | None, bool]
-"""A Placement without names."""
 
 
 class Rejection(NamedTuple):
@@ -55,42 +51,33 @@ class Partitioner:
         self, entry: dict[str, Any], envelope: dict[str, Any] | None, record: SourceRecord
     ) -> Placement | Rejection:
         """Return the place of one entry of a record, or why it is rejected."""
-        placed = self.place(entry, envelope, record.timestamp_ms, lambda: record)
-        if isinstance(placed, Rejection):
-            return placed
-        key, event_time_us, unique_id, fallback_time = placed
-        return Placement(PartitionKey(*key), event_time_us, unique_id, fallback_time)
-
-    def place(
-        self, entry: dict[str, Any], envelope: dict[str, Any] | None, timestamp_ms: int | None, whole: Whole
-    ) -> Placed | Rejection:
-        """Return the same as `partition`, for a record of this timestamp."""
-        user = self._user(entry, envelope, whole)
+        user = self._user(entry, envelope, record)
         if user is None:
-            return Rejection(Reason.NO_USER, self._nobody(entry, envelope, whole))
+            return Rejection(Reason.NO_USER, self._nobody(entry, envelope, record))
         if len(user) > USER_CHARS_MAX:
             return Rejection(Reason.NO_USER, f"a user of {len(user)} characters, the limit is {USER_CHARS_MAX}")
-        event_time_us = self._event_time(entry, envelope, timestamp_ms, whole)
+        event_time_us = self._event_time(entry, envelope, record)
         fallback = event_time_us is None
         if event_time_us is None:
+            timestamp_ms = record.timestamp_ms
             if self._time_rules.missing == "dead-letter" or not _is_date(timestamp_ms):
                 return Rejection(Reason.NO_EVENT_TIME, "no path of time.paths yields a time within the window")
             event_time_us = timestamp_ms * 1000
-        unique_id = self._id(entry, envelope, whole) if self._ids else None
+        unique_id = self._id(entry, envelope, record) if self._ids else None
         date, hour = self._date_and_hour(event_time_us // self._unit_us)
-        return (user, date, hour), event_time_us, unique_id, fallback
+        return Placement(PartitionKey(user, date, hour), event_time_us, unique_id, fallback)
 
-    def _user(self, entry: dict[str, Any], envelope: dict[str, Any] | None, whole: Whole) -> str | None:
+    def _user(self, entry: dict[str, Any], envelope: dict[str, Any] | None, record: SourceRecord) -> str | None:
         for name, locate in self._users:
-            found = locate(entry, envelope, whole) if name is None else entry.get(name)
+            found = locate(entry, envelope, record) if name is None else entry.get(name)
             user = found if type(found) is str else as_name(found)
             if user is not None and user not in self._no_users:
                 return user
         return self._user_rules.missing_name
 
-    def _nobody(self, entry: dict[str, Any], envelope: dict[str, Any] | None, whole: Whole) -> str:
+    def _nobody(self, entry: dict[str, Any], envelope: dict[str, Any] | None, record: SourceRecord) -> str:
         """Say why the entry has no user, without quoting any value."""
-        found = [locate(entry, envelope, whole) for _, locate in self._users]
+        found = [locate(entry, envelope, record) for _, locate in self._users]
         told = [
             f"{path} is {_KINDS.get(type(value), 'no integer')}"
             for path, value in zip(self._user_rules.paths, found, strict=True)
@@ -98,21 +85,19 @@ class Partitioner:
         ]
         return ": ".join(["no path of user.paths yields a user", *filter(None, [", ".join(told)])])
 
-    def _event_time(
-        self, entry: dict[str, Any], envelope: dict[str, Any] | None, timestamp_ms: int | None, whole: Whole
-    ) -> int | None:
+    def _event_time(self, entry: dict[str, Any], envelope: dict[str, Any] | None, record: SourceRecord) -> int | None:
         """Return the first readable time; None if there is none, or it is absurd."""
         for name, locate in self._times:
-            found = locate(entry, envelope, whole) if name is None else entry.get(name)
+            found = locate(entry, envelope, record) if name is None else entry.get(name)
             event_time_us = parse_event_time(found, self._time_rules)
             if event_time_us is not None:
-                absurd = is_absurd(event_time_us, record_timestamp_ms=timestamp_ms, rules=self._time_rules)
+                absurd = is_absurd(event_time_us, record_timestamp_ms=record.timestamp_ms, rules=self._time_rules)
                 return None if absurd else event_time_us
         return None
 
-    def _id(self, entry: dict[str, Any], envelope: dict[str, Any] | None, whole: Whole) -> str | None:
+    def _id(self, entry: dict[str, Any], envelope: dict[str, Any] | None, record: SourceRecord) -> str | None:
         for _, locate in self._ids:
-            name = as_name(locate(entry, envelope, whole))
+            name = as_name(locate(entry, envelope, record))
             if name is not None:
                 return name
         return None

@@ -15,7 +15,6 @@ from log_partitioner.batch.batch import Batch, ClosedBatch, Opening
 from log_partitioner.batch.fast_lane import FastLane, TakenRun, is_fast, why_no_lane
 from log_partitioner.batch.messages import dead_letters_of
 from log_partitioner.batch.progress import Progress, Tracker
-from log_partitioner.batch.python_lane import PythonLane, TakeBounds
 from log_partitioner.batch.rows import Rows
 from log_partitioner.batch.types import make_types
 from log_partitioner.boundary import Poll, Spool
@@ -49,7 +48,6 @@ class Recorder:
         self._partitioner = Partitioner(settings)
         self._types = EntryTypes(settings.schema_bounds)
         self._lane = None if why_no_lane(settings) else FastLane(settings)
-        self._python = PythonLane(self.decoder, self._partitioner, self._types, root_of)
 
     # What is owned.
 
@@ -82,11 +80,6 @@ class Recorder:
     def has_lane(self) -> bool:
         """Whether there is a fast lane."""
         return self._lane is not None
-
-    @property
-    def takes_many(self) -> bool:
-        """Whether to try `take`: there may be plain records."""
-        return self._lane is not None or self._python.is_open
 
     def load(self) -> FlushLoad:
         """Return the contents of the open batch."""
@@ -143,36 +136,27 @@ class Recorder:
     # Many plain records.
 
     def take(self, poll: Poll, first: int, stop: int, *, weight_max: int, bytes_max: int) -> TakenRun:
-        """Record plain records of [first, stop) at once and cover them.
+        """Record plain records of [first, stop) at once by the fast lane, and cover them.
 
         `record` takes the other records, one by one. `make_room` follows.
         """
         batch = self._batch
         assert batch is not None, "a batch is opened before its first record"
-        stop = self.first_look.until(poll, first, stop)
-        next_offsets = {tp: progress.next_offset for tp, progress in self._tracker.by_tp.items()}
-        if self._lane is None:
-            bounds = TakeBounds(first, stop, weight_max, bytes_max)
-            run = self._python.take(poll, bounds, batch.rows, next_offsets)
-        else:
-            taken = self._lane.take(
-                poll,
-                first,
-                stop,
-                known=batch.rows.known,
-                next_offsets=next_offsets,
-                weight_max=weight_max,
-                bytes_max=bytes_max,
-            )
-            batch.rows.extend(taken)
-            run = taken.run
-        if run.records:
-            self._cover(run, poll, batch)
-            self.first_look.took(poll, first, run)
-        if run.rest is None:
-            return run
-        weight = self.record(poll[first + run.records], run.rest)
-        return run._replace(records=run.records + 1, weight=run.weight + weight)
+        assert self._lane is not None, "there is a fast lane"
+        taken = self._lane.take(
+            poll,
+            first,
+            self.first_look.until(poll, first, stop),
+            known=batch.rows.known,
+            next_offsets={tp: progress.next_offset for tp, progress in self._tracker.by_tp.items()},
+            weight_max=weight_max,
+            bytes_max=bytes_max,
+        )
+        batch.rows.extend(taken)
+        if taken.run.records:
+            self._cover(taken.run, poll, batch)
+            self.first_look.took(poll, first, taken.run)
+        return taken.run
 
     def _cover(self, run: TakenRun, poll: Poll, batch: Batch) -> None:
         for one in run.covered:
@@ -196,15 +180,14 @@ class Recorder:
         progress = self._tracker.by_tp.get(record.tp)
         return progress is not None and record.offset >= progress.next_offset
 
-    def record(self, record: SourceRecord, decoded: Decoded | None = None) -> int:
+    def record(self, record: SourceRecord) -> int:
         """Put every entry of a record into a row or a dead letter, then cover its offset.
 
-        Returns its weight: its entries, and its KiB. `make_room` follows. `decoded` are its contents, if known.
+        Returns its weight: its entries, and its KiB. `make_room` follows.
         """
         batch, progress = self._batch, self._tracker.by_tp[record.tp]
         assert batch is not None, "a batch is opened before its first record"
-        if decoded is None:
-            decoded = self.decoder.decode(record.value) if record.unreadable is None else refused(record)
+        decoded = self.decoder.decode(record.value) if record.unreadable is None else refused(record)
         timestamps = batch.record_timestamps
         bad = decoded.bad + self._write_entries(record, decoded, batch)
         if bad:

@@ -120,7 +120,7 @@ class Runloop:
     def _take(self, poll: Poll, first: int, stop: int) -> int:
         """Record plain records at once, up to the next look at the size of the batch; returns how many."""
         recorder, size_max = self.recorder, self.controller.state.size_max
-        if not recorder.takes_many or recorder.opening is None:
+        if not recorder.has_lane or recorder.opening is None:
             return 0
         if self.controller.state.to_seek or self._crash_guard.is_alone:
             return 0

@@ -17,7 +17,6 @@ from log_partitioner.control.flush_policy import FlushReason
 from log_partitioner.control.state import Phase
 from log_partitioner.errors import SourceError, StopError
 from log_partitioner.formats.model import SourceRecord
-from log_partitioner.input.decode import Decoded
 from log_partitioner.runtime.recorder import Recorder
 from tests.fakes.committer import Outcome
 from tests.fakes.records import P0, P1, entry, value_of
@@ -34,15 +33,15 @@ class CountingRecorder(Recorder):
         self.given: list[SourceRecord] = []
 
     def take(self, poll: Poll, first: int, stop: int, *, weight_max: int, bytes_max: int) -> TakenRun:
-        """Keep them, too; the one that is not plain comes through `record`."""
+        """Keep them, too."""
         run = super().take(poll, first, stop, weight_max=weight_max, bytes_max=bytes_max)
-        self.given += [poll[at] for at in range(first, first + run.records - (run.rest is not None))]
+        self.given += [poll[at] for at in range(first, first + run.records)]
         return run
 
-    def record(self, record: SourceRecord, decoded: Decoded | None = None) -> int:
+    def record(self, record: SourceRecord) -> int:
         """Keep it, too."""
         self.given.append(record)
-        return super().record(record, decoded)
+        return super().record(record)
 
 
 def worked(rules: Rules | None = None) -> tuple[Rig, FakeWorker]:
