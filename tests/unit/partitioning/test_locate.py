@@ -23,7 +23,7 @@ def found_at(path: str, record: SourceRecord = RECORD) -> list[Any]:
     """Look at a path as the worker does, and as the second opinion does."""
     around = second_opinion.Surroundings(record, ENVELOPE, parse_rounding)
     values = second_opinion.values_at((second_opinion.parse_path(path),), ENTRY, around)
-    return [compile_path(path)(ENTRY, ENVELOPE, lambda: record), next(values, None)]
+    return [compile_path(path)(ENTRY, ENVELOPE, record), next(values, None)]
 
 
 @pytest.mark.parametrize(

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from itertools import count
-from typing import Any
 
 import pytest
 
+from log_partitioner import native
+from log_partitioner.batch.fast_lane import TakenRun
+from log_partitioner.boundary import Poll
 from log_partitioner.errors import SourceError
 from log_partitioner.formats.dead_letter import parse_headers
 from log_partitioner.formats.model import CommittedOffset
+from log_partitioner.input.decode import Decoded
 from log_partitioner.runtime.crash_guard import CrashHistory
 from tests.fakes.journal import FakeJournal
 from tests.fakes.records import P0, P1, poll_of
@@ -50,19 +53,16 @@ def deadly_worker(
 def ending_when(
     worker: FakeWorker, is_time: Callable[[bytes | None], bool], end: type[BaseException] = Killed
 ) -> FakeWorker:
-    """Have a worker end when it decodes such a value, one by one or many at once."""
+    """Have a worker end when it decodes such a value."""
+    decoder = worker.recorder.decoder
+    decode = decoder.decode
 
-    def ending(decode: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        def decode_or_end(value: bytes | None) -> object:
-            if is_time(value):
-                raise end
-            return decode(value)
+    def decode_or_end(value: bytes | None) -> Decoded:
+        if is_time(value):
+            raise end
+        return decode(value)
 
-        return decode_or_end
-
-    decoder, lane = worker.recorder.decoder, worker.recorder._python
-    decoder.decode = ending(decoder.decode)  # type: ignore[method-assign]
-    lane._decode = ending(lane._decode)
+    decoder.decode = decode_or_end  # type: ignore[method-assign]
     return worker
 
 
@@ -173,13 +173,23 @@ def test_end_that_no_record_causes_puts_nothing_away(why: str, monkeypatch: pyte
     assert rig.broker.messages(DEAD_LETTERS) == []
 
 
+@pytest.mark.skipif(not native.IS_INSTALLED, reason="make native")
 def test_record_that_ends_only_what_takes_many_at_once_is_delivered() -> None:
-    """Taken alone it is decoded by the other lane."""
+    """Taken alone it is decoded by Python."""
     rig, journal = filled(), FakeJournal()
+    deadly = rig.broker.logs[P0].records[DEADLY].value
 
     def start(rig: Rig, journal: FakeJournal) -> FakeWorker:
-        worker = deadly_worker(rig, journal)
-        del worker.recorder.decoder.decode  # the other lane's own
+        worker = rig.worker("a", journal=journal, rules=Rules().with_lane())
+        recorder = worker.recorder
+        take = recorder.take
+
+        def take_or_end(poll: Poll, first: int, stop: int, **bounds: int) -> TakenRun:
+            if deadly in poll.values[first:stop]:
+                raise Killed
+            return take(poll, first, stop, **bounds)
+
+        recorder.take = take_or_end  # type: ignore[method-assign]
         return worker
 
     ended, _ = lives(rig, journal, start=start)
