@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tools.local.errors import ProcessDiedError
+from tools.local.ports import find_free_ports
 from tools.local.processes import ProcessRecord, ServerProcess
 
 SLEEPER = [sys.executable, "-S", "-c", "import time; print('ready', flush=True); time.sleep(60)"]
@@ -23,13 +25,22 @@ def _wait_until_gone(record: ProcessRecord) -> None:
         time.sleep(0.02)
 
 
-def test_process_that_ends_early_shows_its_last_lines(tmp_path: Path) -> None:
-    program = "for i in range(30): print('line', i)\nraise SystemExit(3)"
+def test_process_that_ends_early_shows_its_first_error_and_its_last_lines(tmp_path: Path) -> None:
+    program = "print('ERROR it is broken')\nfor i in range(30): print('line', i)\nraise SystemExit(3)"
     server = ServerProcess("the server", [sys.executable, "-c", program], log=tmp_path / "log")
 
     with pytest.raises(ProcessDiedError, match=r"the server ended with code 3(?s:.*)line 29") as caught:
         server.wait_for_line("ready", timeout_s=20)
     assert "line 14" not in caught.value.last_lines
+    assert "it is broken" in caught.value.last_lines
+
+
+def test_ports_are_different_ones_in_processes_of_one_seed() -> None:
+    found = []
+    for _ in range(2):
+        random.seed(1)
+        found.append(find_free_ports(8))
+    assert found[0] != found[1]
 
 
 def test_process_not_ready_in_time_is_killed(tmp_path: Path) -> None:

@@ -19,7 +19,10 @@ _LAST_PORT = 32_000
 
 def find_free_ports(count: int) -> list[int]:
     """Choose `count` different ports on which nothing listens now."""
-    candidates = random.sample(range(_FIRST_PORT, _LAST_PORT), k=min(50 * count, _LAST_PORT - _FIRST_PORT))
+    # By the system's chance: processes of one test run have the same seed, and would take the same ports at once.
+    candidates = random.SystemRandom().sample(
+        range(_FIRST_PORT, _LAST_PORT), k=min(50 * count, _LAST_PORT - _FIRST_PORT)
+    )
     found = [port for port in candidates if is_free(port)][:count]
     if len(found) < count:
         raise StackError(f"Only {len(found)} of {count} ports are free between {_FIRST_PORT} and {_LAST_PORT}.")

@@ -75,7 +75,7 @@ class ServerProcess:
             if not self.is_alive():
                 raise ProcessDiedError(
                     f"{self.name} ended with code {self._child.returncode} before it was ready",
-                    last_lines=self.last_lines(),
+                    last_lines=self._first_errors() + self.last_lines(),
                 )
             if time.monotonic() > deadline:
                 self.kill()
@@ -87,6 +87,12 @@ class ServerProcess:
     def last_lines(self, count: int = 15) -> str:
         """Return the end of this run's log."""
         return "\n".join(self._log_of_this_run().splitlines()[-count:])
+
+    def _first_errors(self, count: int = 5) -> str:
+        """Return the first errors in this run's log, each on a line: a server writes much more while it ends."""
+        lines = self._log_of_this_run().splitlines()
+        errors = [line for line in lines if "ERROR" in line or "Exception" in line]
+        return "".join(f"{line}\n" for line in errors[:count])
 
     def terminate(self) -> None:
         """Send SIGTERM and return at once; a paused process is resumed, or it would never see it."""
