@@ -146,6 +146,7 @@ def seal_rules(
         "block_bytes": 2**16,
         "line_bytes_max": 600_000,
         "group_bytes_max": 600_000,
+        "schema_texts_min": 0,
         "decode": _decode_again,
     }
     sizes = {

@@ -28,8 +28,8 @@ pub struct RecordEncoder {
     fields: Vec<Field>,
     /// How many fields the schema has.
     width: u32,
-    /// The fields in the order of their names.
-    by_name: Vec<u32>,
+    /// Keys and their fields; ascending by key.
+    by_key: Vec<(u32, u32)>,
     /// Which field stood at which place of the last object: most have the same order.
     order: Vec<u32>,
     /// The node of each field in the object that is written, counted from 1.
@@ -80,10 +80,10 @@ impl RecordEncoder {
             let encoder = encoder(types, one.own, one.merged);
             fields.push(Field { key: one.key, position: one.position, encoder });
         }
-        let mut by_name: Vec<u32> = (0..fields.len() as u32).collect();
-        by_name.sort_unstable_by_key(|&field| types.keys.text(fields[field as usize].key));
+        let mut by_key: Vec<(u32, u32)> = fields.iter().zip(0..).map(|(field, number)| (field.key, number)).collect();
+        by_key.sort_unstable();
         let node_of = vec![0; fields.len()];
-        RecordEncoder { fields, width: types.fields(merged).len() as u32, by_name, order: Vec::new(), node_of }
+        RecordEncoder { fields, width: types.fields(merged).len() as u32, by_key, order: Vec::new(), node_of }
     }
 
     /// How many fields it has, nested ones too: what it takes of memory.
@@ -104,8 +104,9 @@ impl RecordEncoder {
     }
 
     fn field_of(&mut self, place: usize, key: &[u8], keys: &Keys) -> Parsed<u32> {
-        let found = self.by_name.binary_search_by_key(&key, |&field| keys.text(self.fields[field as usize].key));
-        let field = self.by_name[found.map_err(|_| Refused)?];
+        let key = keys.find(key).ok_or(Refused)?;
+        let found = self.by_key.binary_search_by_key(&key, |one| one.0);
+        let (_, field) = self.by_key[found.map_err(|_| Refused)?];
         match self.order.get_mut(place) {
             Some(known) => *known = field,
             None => self.order.push(field),

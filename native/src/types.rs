@@ -29,6 +29,7 @@ const CHAR_SIZE: u64 = 4;
 const KEY_BYTES: usize = 150; // measured, with some room: what a key takes beside its text, twice
 const NODE_BYTES: usize = 150;
 const PART_BYTES: usize = 16;
+const REMEMBERED_BYTES: usize = 50;
 const REMEMBERED_MAX: usize = 1 << 20;
 const BESIDE: &[u8] = b"\xed\xa0\x80"; // as `log_partitioner.avro.names`: no original has half a surrogate
 
@@ -101,7 +102,9 @@ pub struct Types {
     fused: HashMap<(u32, u32), Option<u32>, Seed>,
     /// The place of each field of a record in the order of names.
     positions: HashMap<u32, Arc<[u32]>, Seed>,
-    /// Bytes of memory that all of this takes, rather too many.
+    /// Bytes of memory that joins and fused types take,
+    remembered_bytes: usize,
+    /// and that all of this takes, rather too many.
     #[pyo3(get)]
     pub memory_bytes: usize,
 }
@@ -129,6 +132,7 @@ impl Types {
             joins: HashMap::with_hasher(seed.clone()),
             fused: HashMap::with_hasher(seed.clone()),
             positions: HashMap::with_hasher(seed),
+            remembered_bytes: 0,
             memory_bytes: 0,
         }
     }
@@ -360,8 +364,11 @@ impl Types {
         if self.joins.len() + self.fused.len() > REMEMBERED_MAX {
             self.joins.clear();
             self.fused.clear();
+            self.memory_bytes -= std::mem::take(&mut self.remembered_bytes);
         }
-        self.memory_bytes += PART_BYTES * parts;
+        let bytes = REMEMBERED_BYTES + PART_BYTES * parts;
+        self.remembered_bytes += bytes;
+        self.memory_bytes += bytes;
     }
 
     /// As `pack_schema.merge`.

@@ -53,6 +53,7 @@ SEAL_RULES = SealRules(
     decode=JsonDecoder(keep_inexact_text=False).decode_again,
     layout="auto",
     packed_bytes_max=MIB,
+    schema_texts_min=0,
     object_bytes_max=64 * MIB,
     pack_bytes_max=32 * MIB,
     line_bytes_max=600_000,

@@ -34,20 +34,23 @@ LINE_HEAD_BYTES = 25_600  # a user of the most characters, each escaped to six b
 LINE_SOURCE_BYTES = 60  # the four numbers of one TopicPartition
 PROJECTED_SHARE = 0.75  # a projection has less than a third of a schema's estimated bytes: a quarter of a line
 GROUPS_MAX = 8  # open at once
+SCHEMA_TEXTS_MIN = 100  # texts are compressed to a tenth, headers are not
 
 
 class SealRules(NamedTuple):
     """The rules of sealing; sizes in bytes. `decode` reads the text of an entry as the recorder's decoder did.
 
-    PartitionKeys with more than `packed_bytes_max` of JSON text keep an object of their own; `object_bytes_max` of text
-    cuts that. `pack_bytes_max` counts bytes of the object. A line of a reference message has room for
-    `line_bytes_max`, all its lines for `group_bytes_max`; a part with too many TopicPartitions for a line is cut, too.
+    PartitionKeys with more than `packed_bytes_max` of JSON text, and `schema_texts_min` times their schema, keep an
+    object of their own; `object_bytes_max` of text cuts that. `pack_bytes_max` counts bytes of the object. A line of a
+    reference message has room for `line_bytes_max`, all its lines for `group_bytes_max`; a part with too many
+    TopicPartitions for a line is cut, too.
     """
 
     bounds: SchemaBounds
     decode: Callable[[bytes], Any]
     layout: Layout
     packed_bytes_max: int
+    schema_texts_min: int
     object_bytes_max: int
     pack_bytes_max: int
     line_bytes_max: int
@@ -65,6 +68,7 @@ def seal_rules(settings: Settings) -> SealRules:
         decode=RecordDecoder(settings.input).json.decode_again,
         layout=settings.layout,
         packed_bytes_max=spool.packed_bytes_max,
+        schema_texts_min=SCHEMA_TEXTS_MIN,
         object_bytes_max=spool.object_bytes_max,
         pack_bytes_max=spool.pack_bytes_max,
         line_bytes_max=lines_max,
@@ -111,8 +115,9 @@ def plan_objects(rows: Rows, rules: SealRules, *, is_one_record: bool = False) -
         return Plan(order, parts, [], {})
     group_of: list[int | None] = [None] * len(parts)
     for at, part in enumerate(parts):
-        is_describable = rows.types.size(part.entry_type) <= PROJECTED_SHARE * rules.line_bytes_max
-        if part.size <= rules.packed_bytes_max and is_describable and parts_of_key[part.key] == 1:
+        schema_bytes = rows.types.size(part.entry_type)
+        is_small = part.size <= max(rules.packed_bytes_max, rules.schema_texts_min * schema_bytes)
+        if is_small and schema_bytes <= PROJECTED_SHARE * rules.line_bytes_max and parts_of_key[part.key] == 1:
             group_of[at] = groups.assign(part.entry_type)
     hours = [rows.keys[part.key][1:] for part in parts]
     counts = Counter(zip(group_of, hours, strict=True))

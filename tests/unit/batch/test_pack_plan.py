@@ -131,6 +131,16 @@ def test_large_partition_key_keeps_an_object_of_its_own() -> None:
     assert [rows.keys[part.key].user for part in made.parts if part.group is None] == ["user-3"]
 
 
+def test_partition_key_whose_header_would_be_much_of_its_object_is_packed() -> None:
+    """Whatever its size: a schema of some bytes wants some times as many of text."""
+    wide = {f"field_{number}": number for number in range(100)}
+    rows = rows_of([("ann", wide), *[("bob", {"field_1": 1})] * 20], size=1_000)
+    schema_bytes = rows.types.size(0)
+    for times, packed in ((0, [None, None]), (1, [0, None]), (-(-20 * 1_128 // rows.types.size(1)), [0, 0])):
+        assert groups(plan(rows, packed_bytes_max=1, schema_texts_min=times)) == packed
+    assert schema_bytes > 1_128
+
+
 @pytest.mark.parametrize(
     ("layout", "count", "is_one_record", "packed"),
     [
