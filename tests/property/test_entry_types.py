@@ -67,7 +67,7 @@ def test_type_is_the_inferred_one_when_all_is_forgotten_on_the_way(
         types = EntryTypes(bounds)
         for entry in (*some, *some):
             assert known(types, entry) == inferred(entry, bounds)
-            assert types._weight <= bytes_max or len(types._records) <= 1 + len(str(entry))
+            assert types._weight <= bytes_max or len(types._shapes) <= 1 + len(str(entry))
 
 
 @BOUNDS

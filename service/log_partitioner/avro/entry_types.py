@@ -1,13 +1,14 @@
-"""Entry -> its type, made once: the type of an object follows from its keys and the types of its values.
+"""Entry -> its type, made once per shape: keys and Python types of an object almost always determine its type.
 
-The result equals that of `infer.infer_entry` and `fit_entry`. Equal types are one object, so that comparing types costs
-nothing.
+Values that a shape leaves open are looked at in every object: integers beyond 53 bits, nested objects (by their own
+shapes) and arrays. The result equals that of `infer.infer_entry` and `fit_entry`. Equal types are one object, so that
+comparing types costs nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -24,8 +25,20 @@ _LEAVES: dict[type, Scalar] = {
     type(None): Scalar.NULL,
     bool: Scalar.BOOL,
     float: Scalar.DOUBLE,
+    int: Scalar.LONG53,
     msgspec.Raw: Scalar.JSON,
 }
+
+Parts = tuple[tuple[str, Type], ...]
+"""Names and types of the values of an object that its shape leaves open."""
+
+
+class _Shape(NamedTuple):
+    """The keys of integers and of what is nested, and the types that objects of the shape had so far."""
+
+    integers: list[str]
+    nested: list[str]
+    types: dict[Parts, RecordType]
 
 
 class EntryTypes:
@@ -34,8 +47,8 @@ class EntryTypes:
     def __init__(self, bounds: SchemaBounds) -> None:
         self._bounds = bounds
         # By keys and types of values, as they stand and in any order; some programs write theirs in a random one.
-        self._in_order: dict[tuple[Any, ...], RecordType] = {}
-        self._records: dict[frozenset[tuple[str, Type]], RecordType] = {}
+        self._in_order: dict[tuple[Any, ...], _Shape] = {}
+        self._shapes: dict[frozenset[tuple[str, type]], _Shape] = {}
         self._joined: dict[frozenset[Type], Type] = {}
         self._made: dict[Type, Type] = {}
         self._weight = 0
@@ -56,48 +69,57 @@ class EntryTypes:
 
     def _record(self, value: dict[str, Any], depth: int) -> RecordType:
         """Return the type of an object whose values stand at `depth`."""
-        parts = self._parts(value.values(), depth)
-        in_order = (*value, *parts)
-        found = self._in_order.get(in_order)
-        if found is None:
-            key = frozenset(zip(value, parts, strict=True))
-            found = self._records.get(key)
-            if found is None:
-                found = self._one(RecordType(dict(zip(value, parts, strict=True))))
-                self._weigh(_TYPE_BYTES + sum(_PART_BYTES + 4 * len(name) for name in value) + 3 * found.size)
-                self._records[key] = self._in_order[in_order] = found
-        return found
+        shape = self._in_order.get((*value, *map(type, value.values()))) or self._shape(value)
+        parts: list[tuple[str, Type]] = []
+        for name in shape.integers:
+            if not -LONG53_MAX <= value[name] <= LONG53_MAX:
+                parts.append((name, infer_int(value[name])))  # noqa: PERF401 - faster for the few that most have
+        for name in shape.nested:
+            parts.append((name, self._container(value[name], depth)))  # noqa: PERF401 - as above
+        known = tuple(parts)
+        return shape.types.get(known) or self._make(value, shape, known)
 
-    def _parts(self, values: Iterable[Any], depth: int) -> list[Type]:
-        """Return the types of values at `depth`."""
-        parts: list[Type] = []
-        for value in values:
-            kind = type(value)
-            if kind is int:  # without a call: some logs are numbers for the most part
-                parts.append(Scalar.LONG53 if -LONG53_MAX <= value <= LONG53_MAX else infer_int(value))
-            else:
-                parts.append(_LEAVES.get(kind) or self._container(value, depth))
-        return parts
+    def _shape(self, value: dict[str, Any]) -> _Shape:
+        """Return the shape of an object that is new, or has its keys in another order than the first of its shape."""
+        key = frozenset(zip(value, map(type, value.values()), strict=True))
+        shape = self._shapes.get(key)
+        if shape is None:
+            integers = [name for name, item in value.items() if type(item) is int]
+            shape = _Shape(integers, [name for name, item in value.items() if type(item) in (dict, list)], {})
+            self._weigh(_TYPE_BYTES + sum(_PART_BYTES + 4 * len(name) for name in value))
+            self._shapes[key] = self._in_order[(*value, *map(type, value.values()))] = shape
+        return shape
+
+    def _make(self, value: dict[str, Any], shape: _Shape, parts: Parts) -> RecordType:
+        by_name = dict(parts)
+        made = self._one(RecordType({name: by_name.get(name) or _LEAVES[type(item)] for name, item in value.items()}))
+        self._weigh(_TYPE_BYTES + _PART_BYTES * len(parts) + 3 * made.size)
+        shape.types[parts] = made
+        return made
 
     def _container(self, value: Any, depth: int) -> Type:
         """Return the type of an object or an array at `depth`."""
         if depth > self._bounds.depth_max:
             require_depth(value, self._bounds, depth=depth)
             return Scalar.JSON
-        if type(value) is dict and len(value) <= self._bounds.object_keys_max:
+        if type(value) is list:
+            return self._one(ArrayType(self._join(value, depth + 1)))
+        if len(value) <= self._bounds.object_keys_max:
             return self._record(value, depth + 1)
-        if type(value) is dict:
-            return self._one(MapType(self._join(value.values(), depth + 1)))
-        return self._one(ArrayType(self._join(value, depth + 1)))
+        return self._one(MapType(self._join(value.values(), depth + 1)))
 
     def _join(self, values: Iterable[Any], depth: int) -> Type:
         """Return the join of the types of values at `depth`."""
-        types = frozenset(self._parts(values, depth))
-        found = self._joined.get(types)
+        types: set[Type] = set()
+        for value in values:
+            kind = type(value)
+            types.add(infer_int(value) if kind is int else _LEAVES.get(kind) or self._container(value, depth))
+        known = frozenset(types)
+        found = self._joined.get(known)
         if found is None:
-            found = self._one(join_all(types, object_keys_max=self._bounds.object_keys_max))
-            self._weigh(_TYPE_BYTES + _PART_BYTES * len(types) + 3 * found.size)
-            self._joined[types] = found
+            found = self._one(join_all(known, object_keys_max=self._bounds.object_keys_max))
+            self._weigh(_TYPE_BYTES + _PART_BYTES * len(known) + 3 * found.size)
+            self._joined[known] = found
         return found
 
     def _one(self, made: T) -> T:
@@ -108,6 +130,6 @@ class EntryTypes:
         """Count what is kept; beyond KNOWN_BYTES_MAX, forget all, and learn it again."""
         self._weight += size
         if self._weight > KNOWN_BYTES_MAX:
-            for known in (self._in_order, self._records, self._joined, self._made):
+            for known in (self._in_order, self._shapes, self._joined, self._made):
                 known.clear()
             self._weight = size
