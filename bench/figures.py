@@ -4,14 +4,12 @@ import os
 import platform
 import statistics
 import subprocess
-import time
 from pathlib import Path
 
 import msgspec
 
 from bench.worker import CPU
 
-STAGE_RECORDS = 100_000
 QUIET_LOAD = 0.5
 QUIET_SPREAD = 0.15
 F = "F"
@@ -27,22 +25,21 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Amount(msgspec.Struct, frozen=True, kw_only=True):
-    """The size of a workload."""
+    """The size of a workload, and the commit of which it was measured."""
 
     records: int
     entries: int
     bytes: int
+    commit: str
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
-    """The machine of a run, and the version of the code."""
+    """The machine of a run."""
 
     cpu: str
     cores: int
     memory_gib: int
     python: str
-    commit: str
-    date: str
 
 
 class Steady(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,18 +53,17 @@ class Steady(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Book(msgspec.Struct, kw_only=True):
-    """All figures of one run of the page; `absent` says of a system why it was not measured.
+    """All figures of one run of the page; `absent` says of a workload and a system why it was not measured.
 
     `loads` are the machine's load averages before the run, and before each time that it was resumed.
     """
 
     machine: Machine
     loads: list[float] = []
-    wanted_rounds: int = 0
     workloads: dict[str, Amount] = {}
     measured: list[Measured] = []
-    absent: dict[str, str] = {}
-    stages: dict[str, dict[str, dict[str, float]]] = {}
+    absent: dict[str, dict[str, str]] = {}
+    stages: dict[str, dict[str, dict[str, dict[str, float]]]] = {}
     revoke: dict[str, dict[str, float]] = {}
     steady: list[Steady] = []
 
@@ -75,8 +71,17 @@ class Book(msgspec.Struct, kw_only=True):
         """Return whether this is measured already."""
         return any((one.round, one.workload, one.system) == (number, workload, system) for one in self.measured)
 
+    def begin(self, workload: str, amount: Amount) -> None:
+        """Go on with a workload, or begin anew if it is another by now, or was measured of another commit."""
+        if self.workloads.get(workload) != amount:
+            self.workloads[workload] = amount
+            self.measured = [one for one in self.measured if one.workload != workload]
+            self.absent.pop(workload, None)
+            self.stages.pop(workload, None)
+
     def drop_incomplete(self, workload: str, systems: list[str]) -> None:
-        """Forget rounds in which a system is missing: its F would be of another time."""
+        """Forget rounds in which a system is missing that can be measured: its F would be of another time."""
+        systems = [system for system in systems if system not in self.absent.get(workload, {})]
         rounds = {one.round for one in self.measured if one.workload == workload}
         dropped = {one for one in rounds if not all(self.has(one, workload, system) for system in systems)}
         self.measured = [one for one in self.measured if one.workload != workload or one.round not in dropped]
@@ -119,12 +124,15 @@ def write_book(book: Book, file: Path) -> None:
 def this_machine() -> Machine:
     """Return the machine of this run."""
     cpu_lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
     return Machine(
         cpu=next((line.partition(":")[2].strip() for line in cpu_lines if line.startswith("model name")), "unknown"),
         cores=os.cpu_count() or 0,
         memory_gib=round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30),
         python=platform.python_version(),
-        commit=commit.stdout.strip() or "unknown",
-        date=time.strftime("%Y-%m-%d", time.gmtime()),
     )
+
+
+def this_commit() -> str:
+    """Return the day and the short name of the commit that is checked out."""
+    command = ["git", "log", "-1", "--format=%h, %cs"]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip() or "unknown"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.peers.task import Task
-from bench.workloads import PARTITIONS
+from bench.workloads import PARTITIONS, Workload
 from tools.demo.fleet import Fleet
 from tools.local.errors import StackError
 from tools.local.jars import ensure_jars
@@ -65,7 +65,7 @@ class Run:
         """Return the run's workers, none of them started."""
         return Fleet(root=self.directory, settings=self._environment())
 
-    def task(self, *, jars: list[str]) -> Task:
+    def task(self, workload: Workload, *, jars: list[str]) -> Task:
         """Return the same work as a task for a peer."""
         return Task(
             name=self.name,
@@ -79,6 +79,9 @@ class Run:
             secret_key=self.s3.secret_key,
             directory=str(self.directory.absolute()),
             jars=jars,
+            user_paths=list(workload.user_paths),
+            time_paths=list(workload.time_paths),
+            is_flat=workload.shape == "flat",
         )
 
     @property

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bench.stages import LANES, settings_of
+from bench.workloads import WORKLOADS
 from log_partitioner.adapters.spool import DiskSpool
 from log_partitioner.batch.batch import Opening
 from log_partitioner.batch.pack_plan import seal_rules
@@ -97,7 +98,7 @@ def measure(name: str, lane: str) -> Taken:
     size = len(text)
     wire = gzip.compress(text.encode(), 6)
     del text
-    settings = settings_of(LANES[lane])
+    settings = settings_of(LANES[lane], WORKLOADS["A"])
     with tempfile.TemporaryDirectory() as directory:
         spool = DiskSpool(Path(directory, "spool"), bytes_max=2**40)
         spool.prepare()

@@ -1,35 +1,36 @@
 """`python -m bench.page`: what an entry costs, here and elsewhere: measures, and writes docs/PERFORMANCE.md.
 
 Each round goes through all workloads, and over each through all systems: F (see `bench.worker`), one worker with the
-fast lane and without, and on A others that do the same work. The page is made of a JSON file, which is written after
-each measurement: a run that was cut short goes on with --resume, and --from makes the page without measuring.
+fast lane and without, and on A and real logs others that do the same work. The page is made of a JSON file, which is
+written after each measurement: --resume goes on with a run that was cut short, and measures anew the workloads that
+were measured of another commit; --from makes the page without measuring.
 """
 
 import argparse
-import dataclasses
 import os
 import sys
 import time
 from operator import itemgetter
 from pathlib import Path
 
-from msgspec.structs import replace
-
-from bench.figures import STAGE_RECORDS, Amount, Book, F, Measured, read_book, this_machine, write_book
+from bench import real
+from bench.figures import Amount, Book, F, Measured, read_book, this_commit, this_machine, write_book
 from bench.lab import Lab, add_options, open_lab, variables_of
 from bench.page_plots import draw
 from bench.page_text import render
 from bench.peers.run import PEERS, Ready, measure_peer, prepare
 from bench.revoke import measure_revoke
-from bench.stages import LANES, measure_stages
+from bench.stages import LANES, stage_figures
 from bench.worker import CPU, Figures, discard, fill, measure, print_table, tell
-from bench.workloads import Workload, chosen, generate
+from bench.workloads import WORKLOADS, Workload, chosen
 from bench.workloads import add_options as add_workload_options
 from log_partitioner import native
 from tools.local.errors import StackError
 
 WORKERS = {"fast": {"LOGP_FAST_LANE": "auto"}, "python": {"LOGP_FAST_LANE": "off"}}
-_OF_PEERS = "A"
+_OF_PEERS = "A"  # and real logs
+_WORKLOADS = ",".join((*real.SETS, real.MIX, "A", "B", "C", "M", "N"))
+_ONLY_FLAT = "flink"
 _REVOKE_SHARES = 0.02, 0.15, 0.3  # of the records: a flush may end just before the revoke
 
 
@@ -43,7 +44,6 @@ def main(arguments: list[str] | None = None) -> int:
         file = options.directory / "performance" / "figures.json"
         book = _resumed(file) if options.resume and file.exists() else Book(machine=this_machine())
         book.loads.append(os.getloadavg()[0])
-        book.wanted_rounds = options.rounds
         _Run(book, file, options).go()
     except StackError as error:
         print(f"bench: {error}", file=sys.stderr)
@@ -57,13 +57,11 @@ def _resumed(file: Path) -> Book:
     """Return the measurements so far.
 
     Raises:
-        StackError: they were made on another machine, or of another commit.
+        StackError: they were made on another machine.
     """
-    book = read_book(file)
-    here = replace(this_machine(), date=book.machine.date)
+    book, here = read_book(file), this_machine()
     if book.machine != here:
         raise StackError(f"The figures are of {book.machine}, this is {here}; leave out --resume to begin anew.")
-    book.absent.clear()  # what could not be measured is tried again
     return book
 
 
@@ -83,8 +81,6 @@ class _Run:
     def go(self) -> None:
         """Measure everything, or as much as the time allows."""
         self._prepare()
-        for workload in self._workloads:
-            self._book.drop_incomplete(workload.name, [F, *self._systems_of(workload)])
         with open_lab(self._options.home) as lab:
             for workload in self._workloads:
                 self._fill(lab, workload)
@@ -107,21 +103,31 @@ class _Run:
             self._leave_out("fast", "it is not installed (`make native`)")
 
     def _leave_out(self, system: str, why: str) -> None:
-        tell(f"{system} is left out: {why}")
+        for workload in self._workloads:
+            if system in self._systems_of(workload):
+                self._note_absent(workload, system, why)
         self._systems.remove(system)
-        self._book.absent[system] = why.splitlines()[0]
+
+    def _note_absent(self, workload: Workload, system: str, why: str) -> None:
+        tell(f"{workload.name}: {system} is left out: {why}")
+        self._book.absent.setdefault(workload.name, {})[system] = why.splitlines()[0]
         write_book(self._book, self._file)
 
     def _fill(self, lab: Lab, workload: Workload) -> None:
-        amount = Amount(records=workload.records, entries=workload.entries, bytes=fill(lab, workload))
-        if self._book.workloads.setdefault(workload.name, amount) != amount:
-            raise StackError(f"The file has figures of another {workload.name}; leave out --resume to begin anew.")
+        amount = Amount(
+            records=workload.records, entries=workload.entries, bytes=fill(lab, workload), commit=this_commit()
+        )
+        self._book.begin(workload.name, amount)
+        self._book.drop_incomplete(workload.name, [F, *self._systems_of(workload)])
 
     def _systems_of(self, workload: Workload) -> list[str]:
+        if workload.shape == "real":
+            return [one for one in self._systems if one != _ONLY_FLAT]
         return [one for one in self._systems if one in WORKERS or workload.name == _OF_PEERS]
 
     def _measure(self, lab: Lab, workload: Workload, system: str, number: int) -> None:
-        if system not in [F, *self._systems] or self._book.has(number, workload.name, system):
+        is_absent = system in self._book.absent.get(workload.name, {})
+        if is_absent or self._book.has(number, workload.name, system):
             return
         name = f"{workload.name.lower()}-{system.lower()}-{number}"
         try:
@@ -129,7 +135,7 @@ class _Run:
         except StackError as error:
             if system not in PEERS:
                 raise
-            self._leave_out(system, str(error))
+            self._note_absent(workload, system, str(error))
             return
         measured = Measured(round=number, workload=workload.name, system=system, figures=figures)
         self._book.measured.append(measured)
@@ -156,11 +162,9 @@ class _Run:
                 self._book.revoke[system] = max(found, key=itemgetter("seconds"))
                 write_book(self._book, self._file)
         for workload in [one for one in self._workloads if one.name not in self._book.stages]:
-            part = dataclasses.replace(workload, records=min(workload.records, STAGE_RECORDS))
-            values = list(generate(part))
-            self._book.stages[workload.name] = {
-                lane: measure_stages(values, lane, entries=part.entries) for lane in LANES if lane in self._systems
-            }
+            self._book.stages[workload.name] = stage_figures(
+                workload, [lane for lane in LANES if lane in self._systems]
+            )
             write_book(self._book, self._file)
 
 
@@ -189,7 +193,7 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     )
     systems = [*WORKERS, *PEERS]
     add = parser.add_argument
-    add("--workloads", default="A,B,C,M,N", help="of A, B, C, D, M, N; default: %(default)s")
+    add("--workloads", default=_WORKLOADS, help=f"of {', '.join(WORKLOADS)}; default: %(default)s")
     add("--systems", default=",".join(systems), help="beside F; default: %(default)s")
     add("--rounds", type=int, default=5, help="default: %(default)s")
     add("--minutes", type=float, default=600.0, help="begin no measurement after; default: %(default)s")

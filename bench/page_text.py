@@ -1,10 +1,13 @@
 """docs/PERFORMANCE.md as text, from the figures alone."""
 
+import statistics
 from collections.abc import Iterator
 
-from bench.figures import STAGE_RECORDS, Book, F, Steady
+from bench import real
+from bench.figures import Book, F, Steady
 from bench.page_plots import NAMES, PLOTS
-from bench.worker import CPU, RATE, RSS, cell
+from bench.stages import STAGE_RECORDS
+from bench.worker import CPU, RATE, RSS, START, cell, number
 
 _WORKLOADS = {
     "A": "200 users, few with most, 24 hours: 4,800 user/date/hour",
@@ -12,7 +15,8 @@ _WORKLOADS = {
     "C": "100,000 users, 2 hours: about 199,000 user/date/hour",
     "D": "500,000 users, 2 hours",
     "M": "as A, five entries in an array to a record",
-    "N": "1,000 users, 2 hours; nested, 300 optional fields of forty kinds of events, types that disagree, long floats",
+    "N": "a hostile case, as no real set is: 1,000 users, 2 hours; nested, 300 optional fields of forty kinds of events, "
+    "types that disagree for every user, ever new shapes, long floats",
 }
 _HEAD = """# Performance
 
@@ -29,13 +33,16 @@ _HOW = """
   be compared between machines; wall times and entries/s cannot, as the servers take part of the same cores.
 - Rounds are interleaved: each goes through all workloads and systems. Cells are the median and (least - most) of all
   rounds.
-- The worker runs with its default settings, from its start to its exit after the last commit: start-up counts. It is
-  told to stop once it has taken every record, so that its last flush does not wait for the interval.
+- The worker runs with its default settings and the paths to users and times. CPU is counted from the first assignment
+  to its exit after the last commit; its start is apart. It is told to stop once it has taken every record, so that its
+  last flush does not wait for the interval.
 - What others take to start is left out, generously: until the session is there and the job is about to be submitted.
-  They get the fields of A as a fixed schema; the worker finds out schemas as it goes, and proves delivery.
-- *The obvious program*: lists of dicts, fastavro's writer at each flush, `upload_file`, one Kafka transaction.
+  They get the fields of A as a fixed schema, those of real logs they have to find; the worker finds out schemas as it
+  goes, and proves delivery. After 300 s they are ended.
+- *The obvious program*: lists of dicts, fastavro's writer at each flush, `upload_file`, one Kafka transaction. On real
+  logs the schema is what the entries of a file have in common, with JSON for values whose types differ.
 - *Spark*: Structured Streaming, `availableNow`, two cores, repartitioned by key (without it: eight times the files),
-  Avro to S3 by S3A. Readers have to use its `_spark_metadata`.
+  Avro to S3 by S3A. Readers have to use its `_spark_metadata`. On real logs it infers one schema from the topic first.
 - *Flink*: SQL with parallelism 2 and checkpoints of 30 s to a **local disk**: its S3 file system did not finish when it
   was tried (of 4,800 multipart uploads 2 were complete when others were done). Its last files wait for a checkpoint,
   which its wall time and rate show and its CPU does not.
@@ -45,29 +52,63 @@ _HOW = """
 
 def render(book: Book) -> str:
     """Return the page."""
-    parts = (_head(book), *(_workload(book, name) for name in book.workloads), _more(book), _HOW)
+    generated = [_workload(book, name) for name in book.workloads if not _is_real(name)]
+    parts = (_head(book), _real(book), _stages(book), *_plots(book), *generated, _more(book), _HOW)
     return "\n\n".join(part.strip("\n") for part in parts if part) + "\n"
+
+
+def _is_real(name: str) -> bool:
+    return name in (*real.SETS, real.MIX)
 
 
 def _head(book: Book) -> str:
     machine = book.machine
-    rounds = max((one.round for one in book.measured), default=0)
-    lines = [
-        _HEAD.strip("\n"),
-        "",
-        f"{machine.date}, commit {machine.commit}; {machine.cpu}, {machine.cores} cores, {machine.memory_gib} GiB; "
-        f"Python {machine.python}; {rounds} round{'s' * (rounds != 1)}" + _unfinished(book, rounds),
-        "",
-        _rest(book.unrest()),
-        "",
-        *(f"![{label}](performance/{name})" for name, label in PLOTS.items() if "A" in book.workloads),
-        "",
-    ]
+    return (
+        f"{_HEAD}{machine.cpu}, {machine.cores} cores, {machine.memory_gib} GiB; Python {machine.python}.\n\n"
+        f"{_rest(book.unrest())}"
+    )
+
+
+def _plots(book: Book) -> Iterator[str]:
+    if "A" in book.workloads:
+        yield "\n".join(f"![{label}](performance/{name})" for name, label in PLOTS.items())
+
+
+def _real(book: Book) -> str:
+    """Return the table of real logs: a line for each set."""
+    names = [name for name in book.workloads if _is_real(name)]
+    if not names:
+        return ""
+    titles = (
+        *("entries", "bytes", "F, µs", "µs", "µs per KB", "multiples of F", "Python alone, multiples of F"),
+        *("the obvious program, µs (times ours)", "Spark, µs (times ours)", "objects", "PUTs", "start, s", "peak RSS, MiB"),
+    )
+    lines = ["## Real logs", "", _REAL, "", "| | " + " | ".join(titles) + " |", "| --- |" + " ---: |" * len(titles)]
+    lines += [f"| {name} | " + " | ".join(_real_cells(book, name)) + " |" for name in names]
+    absent = [(name, *one) for name in names for one in sorted(book.absent.get(name, {}).items())]
+    lines += ["", *(f"- {name}, {NAMES[system]}: {why}" for name, system, why in absent)]
+    lines += [f"- {_measured_of(book, name)}" for name in names]
     return "\n".join(lines)
 
 
-def _unfinished(book: Book, rounds: int) -> str:
-    return "." if rounds >= book.wanted_rounds else f" of {book.wanted_rounds}: the run was cut short."
+def _real_cells(book: Book, name: str) -> Iterator[str]:
+    amount, ours = book.workloads[name], book.values(name, "fast", CPU)
+    yield f"{amount.entries:,}"
+    yield number(amount.bytes // amount.entries)
+    yield cell(book.values(name, F, CPU))
+    yield cell(ours)
+    yield cell([us * amount.entries / amount.bytes * 1000 for us in ours])
+    yield from (cell(book.times_f(name, system)) for system in ("fast", "python"))
+    for system in ("obvious", "spark"):
+        theirs = book.values(name, system, CPU)
+        times = f" ({number(statistics.median(theirs) / statistics.median(ours))})" if theirs and ours else ""
+        yield cell(theirs) + times
+    yield from (cell(book.values(name, "fast", figure)) for figure in ("objects", "PUTs", START, RSS))
+
+
+def _measured_of(book: Book, name: str) -> str:
+    rounds = len({one.round for one in book.measured if one.workload == name})
+    return f"{name}: commit {book.workloads[name].commit}; {rounds} round{'s' * (rounds != 1)}."
 
 
 def _rest(unrest: list[str]) -> str:
@@ -82,10 +123,14 @@ def _workload(book: Book, name: str) -> str:
     about = (
         f"{amount.records:,} records, {amount.entries:,} entries, {amount.bytes / amount.records:,.0f} bytes a record"
     )
+    kb = amount.bytes / amount.entries / 1000
+    costs = {F: book.values(name, F, CPU), **_by_system(book, name, systems, CPU)}
     rows = {
-        "CPU µs per entry": {F: book.values(name, F, CPU), **_by_system(book, name, systems, CPU)},
+        "CPU µs per entry": costs,
+        "CPU µs per KB": {system: [us / kb for us in several] for system, several in costs.items()},
         "multiples of F": {system: book.times_f(name, system) for system in systems},
         "entries/s": _by_system(book, name, systems, RATE),
+        "CPU s of the start, apart": _by_system(book, name, systems, START),
         "peak RSS, MiB": _by_system(book, name, systems, RSS),
         "objects": _by_system(book, name, systems, "objects"),
         "PUTs": _by_system(book, name, systems, "PUTs"),
@@ -93,10 +138,9 @@ def _workload(book: Book, name: str) -> str:
         "flush p99, s": _by_system(book, name, systems, "flush s, p99"),
         "share of time not reading": _by_system(book, name, systems, "share of time not reading"),
     }
-    lines = ["", f"## {name}", "", f"{_WORKLOADS.get(name, name)}. {about}.", ""]
+    lines = ["", f"## {name}", "", f"{_WORKLOADS[name]}. {about}.", "", _measured_of(book, name), ""]
     lines += _table([F, *systems], rows)
-    if name == "A":
-        lines += [f"- {NAMES[system]}: not measured: {why}" for system, why in sorted(book.absent.items())]
+    lines += [f"- {NAMES[system]}: not measured: {why}" for system, why in sorted(book.absent.get(name, {}).items())]
     return "\n".join([*lines, ""])
 
 
@@ -115,16 +159,29 @@ def _table(columns: list[str], rows: dict[str, dict[str, list[float]]]) -> Itera
     yield ""
 
 
+def _stages(book: Book) -> str:
+    if not book.stages:
+        return ""
+    lines = ["## Parts of the worker's path", "", _STAGES, "", "| " + " | ".join(_STAGES_COLUMNS) + " |"]
+    lines += ["| --- | --- | --- |" + " ---: |" * (len(_STAGES_COLUMNS) - 3)]
+    lines += [
+        f"| {workload} | {NAMES[lane]} | {flush} | {_stage_cells(figures)} |"
+        for workload, lanes in book.stages.items()
+        for lane, flushes in lanes.items()
+        for flush, figures in flushes.items()
+    ]
+    return "\n".join(lines)
+
+
+def _stage_cells(figures: dict[str, float]) -> str:
+    us = [figures[name] for name in ("record", "plan", "seal")]
+    cells = [number(figures["entries"]), *(f"{one:.2f}" for one in us), f"{sum(us) / figures['bytes'] * 1000:.1f}"]
+    cells += [f"{figures['given back']:.2%}", f"{figures['headers']:.1%}"]
+    return " | ".join([*cells, number(figures["objects"]), number(figures["PUTs"])])
+
+
 def _more(book: Book) -> str:
     lines: list[str] = []
-    if book.stages:
-        lines += ["", "## Parts of the worker's path", "", _STAGES, "", "| | lane | record | seal |"]
-        lines += ["| --- | --- | ---: | ---: |"]
-        lines += [
-            f"| {workload} | {NAMES[lane]} | {us['record']:.2f} | {us['seal']:.2f} |"
-            for workload, lanes in book.stages.items()
-            for lane, us in lanes.items()
-        ]
     if book.revoke:
         lines += ["", "## A rebalance at full load", "", _REVOKE, ""]
         lines += [
@@ -138,8 +195,17 @@ def _more(book: Book) -> str:
     return "\n".join([*lines, ""]) if lines else ""
 
 
-_STAGES = f"""CPU µs per entry in one process, without Kafka and S3: from the columns of a poll to rows (record), from
-rows to finished objects on a local disk (seal). One measurement of at most {STAGE_RECORDS:,} records each."""
+_REAL = f"""Public sets of logs (the sources stand with them), each as a topic with its own paths to users and times;
+{real.MIX} is entries of all of them as one topic. Short sets are repeated. µs are CPU of an entry, with the fast lane
+where no other is named; the start is apart."""
+_STAGES = f"""CPU µs per entry in one process, without Kafka and S3: from the columns of a poll to rows (record), which
+rows go into which object (plan), from rows to finished objects on a local disk (seal). Two flushes: cold, each entry once
+by a worker that has seen none; then warm, up to {STAGE_RECORDS:,} records, repeated where a set has fewer. Given back are
+records that compiled code leaves to Python; headers are their share of the bytes of objects."""
+_STAGES_COLUMNS = (
+    *("", "lane", "flush", "entries", "record", "plan", "seal", "sum per KB", "given back", "headers", "objects"),
+    "PUTs",
+)
 _REVOKE = """A second worker joins while the first works through a backlog of A: how long the first one's revoke blocks,
 which is the flush of everything that it holds. The longest of three: a batch may just have begun."""
 _STEADY = """`python -m bench.steady`: one worker on one core; Kafka, S3 and the producer on the others. Lag is records

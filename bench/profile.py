@@ -39,7 +39,7 @@ def main(arguments: list[str] | None = None) -> int:
         workload = chosen(options.workload, options)
         with open_lab(options.home) as lab:
             fill(lab, workload)
-            run = lab.run("profile", workload.name, variables_of(options.settings, None))
+            run = lab.run("profile", workload.name, {**workload.variables, **variables_of(options.settings, None)})
             _print(_record(run, py_spy, workload.records))
     except StackError as error:
         print(f"bench: {error}", file=sys.stderr)

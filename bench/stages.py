@@ -1,23 +1,25 @@
-"""`python -m bench.stages`: parts of a worker's path in one process, without Kafka and S3: CPU us per entry of each.
+"""`python -m bench.stages`: parts of a worker's path in one process, without Kafka and S3, in either lane.
 
-record: from the columns of a poll to rows of the open batch. seal: from there to finished objects on disk. In either
-lane, over the records of a workload in polls of ten thousand, with the worker's default settings.
+record: from the columns of a poll to rows of the open batch. plan: which rows go into which object. seal: from there to
+finished objects on disk. Two flushes of one recorder, in polls of ten thousand, with the worker's default settings:
+cold has each entry once, warm has as many as the workload, all of them known by then.
 """
 
 import argparse
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
-from itertools import islice
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from bench.workloads import PARTITIONS, add_options, chosen, generate
+from bench.worker import Figures, number
+from bench.workloads import PARTITIONS, WORKLOADS, Workload, add_options, chosen, generate
 from log_partitioner import native
 from log_partitioner.adapters.spool import DiskSpool
-from log_partitioner.batch.batch import ClosedBatch, Opening
-from log_partitioner.batch.pack_plan import seal_rules
-from log_partitioner.batch.seal import seal
+from log_partitioner.batch.batch import Opening
+from log_partitioner.batch.pack_plan import plan_objects, seal_rules
+from log_partitioner.batch.seal import Sealing
 from log_partitioner.boundary import Membership, Poll
 from log_partitioner.config.s3_settings import S3Settings
 from log_partitioner.config.settings import KafkaSettings, Settings
@@ -25,62 +27,79 @@ from log_partitioner.formats.model import CommittedOffset, SourceRecord, TopicPa
 from log_partitioner.runtime.recorder import Recorder
 
 LANES = {"fast": "auto", "python": "off"} if native.IS_INSTALLED else {"python": "off"}
+STAGE_RECORDS = 100_000
 _POLL = 10_000
 _EVERYTHING = 2**40
 _AT_MS = 1_714_608_000_000  # of all records; their entries are of the day before
 
 
-def measure_stages(values: Sequence[bytes], lane: str, *, entries: int) -> dict[str, float]:
-    """Return the CPU microseconds per entry of each stage, in a lane of LANES."""
-    settings = settings_of(LANES[lane])
+def measure_stages(values: Sequence[bytes], lane: str, workload: Workload) -> dict[str, Figures]:
+    """Return the figures of the cold flush and of the warm one, in a lane of LANES; `values` are the workload's."""
+    settings = settings_of(LANES[lane], workload)
     with tempfile.TemporaryDirectory() as directory:
         spool = DiskSpool(Path(directory, "spool"), bytes_max=_EVERYTHING)
         spool.prepare()
-        recorder = _recorder(settings, spool)
-        polls = list(_polls(values))
-        begun_s = time.process_time()
-        for poll in polls:
-            _record(recorder, poll)
-        recorded_s = time.process_time()
-        batch = recorder.close()
-        objects = _seal(settings, batch)
-        sealed_s = time.process_time()
-        assert len(batch.rows) == entries, f"{len(batch.rows)} of {entries}"  # noqa: S101  # else it measures other work
-        batch.spool.delete()
+        recorder = Recorder(settings, spool)
+        for tp in _TPS:
+            recorder.place(tp, CommittedOffset(0))
+        known: set[str] = set()
+        once = values[: len({id(value) for value in values})]  # a repeated one is the same object
+        found = {
+            "cold": _flush(recorder, settings, _polls(once, 0), known),
+            "warm": _flush(recorder, settings, _polls(values, len(once)), known),
+        }
         spool.close()
-    assert objects  # noqa: S101
+    return found
+
+
+def _flush(recorder: Recorder, settings: Settings, polls: list[Poll], known: set[str]) -> Figures:
+    """Record and seal one batch; `known` are the schemas of earlier ones."""
+    recorder.open(Opening("batch", 1, Membership(1, "member", None), 0.0, 0))
+    begun_s = time.process_time()
+    slowly = sum(_record(recorder, poll) for poll in polls)
+    recorded_s = time.process_time()
+    batch = recorder.close()
+    rules = seal_rules(settings)
+    plan = plan_objects(batch.rows, rules, is_one_record=False)
+    planned_s = time.process_time()
+    steps = Sealing(batch.rows, batch.spool, batch.spans, rules, plan, batch.batch_id).run()
+    objects = [step.finished for step in steps if step.finished is not None]
+    sealed_s = time.process_time()
+    recorder.committed(batch, now_ms=_AT_MS)
+    new = {one.schema.fingerprint for one in objects} - known
+    known |= new
+    entries = batch.size.entries
     return {
+        "entries": entries,
+        "bytes": batch.size.source_bytes / entries,
         "record": (recorded_s - begun_s) / entries * 1e6,
-        "seal": (sealed_s - recorded_s) / entries * 1e6,
+        "plan": (planned_s - recorded_s) / entries * 1e6,
+        "seal": (sealed_s - planned_s) / entries * 1e6,
+        "given back": slowly / sum(map(len, polls)),
+        "objects": len(objects),
+        "PUTs": len(objects) + len(new),
+        "headers": sum(one.header_bytes for one in objects) / sum(one.file.size for one in objects),
     }
 
 
-def settings_of(fast_lane: str) -> Settings:
-    """Return the settings of a worker by default, in a lane."""
+def settings_of(fast_lane: str, workload: Workload) -> Settings:
+    """Return the settings of a worker in a lane: the defaults, and the workload's paths."""
     kafka = KafkaSettings(bootstrap_servers="nowhere:1", group_id="bench", source_topics=("bench",))
+    paths = {"user": {"paths": workload.user_paths}, "time": {"paths": workload.time_paths}}
     return Settings.model_validate(
-        {"worker": "bench", "kafka": kafka, "s3": S3Settings(bucket="bench"), "fast_lane": fast_lane}
+        {"worker": "bench", "kafka": kafka, "s3": S3Settings(bucket="bench"), "fast_lane": fast_lane, **paths}
     )
-
-
-def _recorder(settings: Settings, spool: DiskSpool) -> Recorder:
-    """Return a recorder as the worker's, with a batch open."""
-    recorder = Recorder(settings, spool)
-    for tp in _TPS:
-        recorder.place(tp, CommittedOffset(0))
-    recorder.open(Opening("batch", 1, Membership(1, "member", None), 0.0, 0))
-    return recorder
 
 
 _TPS = [TopicPartition("bench", partition) for partition in range(PARTITIONS)]
 
 
-def _polls(values: Sequence[bytes]) -> list[Poll]:
-    return [_poll(values, first) for first in range(0, len(values), _POLL)]
+def _polls(values: Sequence[bytes], before: int) -> list[Poll]:
+    """Return the polls of these records, with offsets behind those of as many as were `before`."""
+    return [_poll(values[first : first + _POLL], before + first) for first in range(0, len(values), _POLL)]
 
 
-def _poll(values: Sequence[bytes], first: int) -> Poll:
-    some = list(values[first : first + _POLL])
+def _poll(some: Sequence[bytes], first: int) -> Poll:
     numbers = range(first, first + len(some))
     return Poll(
         _TPS,
@@ -96,8 +115,9 @@ def _poll(values: Sequence[bytes], first: int) -> Poll:
     )
 
 
-def _record(recorder: Recorder, poll: Poll) -> None:
-    at = 0
+def _record(recorder: Recorder, poll: Poll) -> int:
+    """Record a poll; return how many records went one by one."""
+    at = slowly = 0
     while at < len(poll):
         taken = 0
         if recorder.has_lane:
@@ -106,27 +126,32 @@ def _record(recorder: Recorder, poll: Poll) -> None:
         if not taken:
             recorder.record(poll[at])
             at += 1
+            slowly += 1
         recorder.make_room()
+    return slowly
 
 
-def _seal(settings: Settings, batch: ClosedBatch) -> int:
-    steps = seal(
-        batch.rows, batch.spool, batch.spans, seal_rules(settings), batch_id=batch.batch_id, is_one_record=False
-    )
-    return sum(step.finished is not None for step in steps)
+def stage_figures(workload: Workload, lanes: Iterable[str]) -> dict[str, dict[str, Figures]]:
+    """Return the figures of a workload by lane, cold and warm; of at most STAGE_RECORDS records.
+
+    Raises:
+        StackError: the workload is of real logs, which are absent.
+    """
+    part = replace(workload, records=min(workload.records, STAGE_RECORDS))
+    values = list(generate(part))
+    return {lane: measure_stages(values, lane, part) for lane in lanes}
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m bench.stages", description=__doc__)
-    parser.add_argument("--workload", default="A", help="default: %(default)s")
+    parser.add_argument("--workloads", default="A", help=f"of {', '.join(WORKLOADS)}; default: %(default)s")
     add_options(parser)
     options = parser.parse_args(arguments)
-    workload = chosen(options.workload, options)
-    values = list(islice(generate(workload), workload.records))
-    for lane in LANES:
-        stages = measure_stages(values, lane, entries=workload.entries)
-        print(f"{lane:<12}" + "  ".join(f"{stage} {us:.2f} us" for stage, us in stages.items()))
+    for name in options.workloads.split(","):
+        for lane, flushes in stage_figures(chosen(name, options), LANES).items():
+            for flush, figures in flushes.items():
+                print(f"{name} {lane} {flush}: " + ", ".join(f"{of} {number(us)}" for of, us in figures.items()))
     return 0
 
 

@@ -2,25 +2,26 @@
 
 A has few users and many hours, B, C and D have ever more users and two hours. Records are JSON objects of one entry,
 373 bytes on average, of up to 14 fields in eight shapes; event time advances from record to record. Records are not
-keyed by user: they go around the TopicPartitions. M has entries as A, five in an array to a record; N is what logs of
-many programs are like (`bench.nested`).
+keyed by user: they go around the TopicPartitions. M has entries as A, five in an array to a record; N is the hostile
+case (`bench.nested`). The others are real logs (`bench.real`), repeated from their beginning as often as needed.
 """
 
 import argparse
+import json
 import random
 import sys
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from itertools import accumulate
+from itertools import accumulate, cycle, islice
 from typing import Literal
 
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from bench import nested
+from bench import nested, real
 from log_partitioner.adapters.kafka.topics import KafkaTopics
 from log_partitioner.config.settings import KafkaSettings
 from log_partitioner.formats.model import TopicPartition
@@ -61,18 +62,30 @@ class Workload:
 
     name: str
     records: int = 1_000_000
-    users: int
+    users: int = 0
     hours: int = 2
     spread: Literal["zipf", "random", "even"] = "random"
     fields: int = _FIELDS
     seed: int = 1
-    shape: Literal["flat", "nested"] = "flat"
+    shape: Literal["flat", "nested", "real"] = "flat"
     per_record: int = 1
+    user_paths: tuple[str, ...] = ("user",)
+    time_paths: tuple[str, ...] = ("time",)
 
     @property
     def entries(self) -> int:
         """The number of entries in the records."""
         return self.records * self.per_record
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """The settings with which a worker finds users and times."""
+        return {"LOGP_USER__PATHS": json.dumps(self.user_paths), "LOGP_TIME__PATHS": json.dumps(self.time_paths)}
+
+
+def _real(name: str, records: int = 100_000) -> Workload:
+    users, times = real.paths_of(name)
+    return Workload(name=name, records=records, shape="real", user_paths=users, time_paths=times)
 
 
 WORKLOADS = {
@@ -82,11 +95,20 @@ WORKLOADS = {
     "D": Workload(name="D", users=500_000),
     "M": Workload(name="M", records=200_000, users=200, hours=24, spread="zipf", per_record=5),
     "N": Workload(name="N", records=200_000, users=1_000, shape="nested"),
+    **{name: _real(name) for name in (*real.SETS, real.MIX)},
+    "winlogbeat": _real("winlogbeat", 80_000),
+    "nginx": _real("nginx", 60_000),
 }
 
 
 def generate(workload: Workload) -> Iterator[bytes]:
-    """Give the values of the workload's records, in the order of their event times."""
+    """Give the values of the workload's records, in the order of their event times or of their files.
+
+    Raises:
+        StackError: they are real logs, which are absent.
+    """
+    if workload.shape == "real":
+        return islice(cycle(real.entries_of(workload.name)), workload.records)
     one_each = replace(workload, records=workload.entries, per_record=1)
     entries = _nested(one_each) if workload.shape == "nested" else _flat(one_each)
     if workload.per_record == 1:

@@ -1,15 +1,20 @@
 """The program that one writes first: lists of entries, an Avro file for each user and hour every half a minute.
 
-Files go to S3 by `upload_file`, 32 at a time; one transaction commits a reference to each file, and the offsets. It has
-one schema, knows no bad records and no rebalances, and ends at the end of the topic.
+Files go to S3 by `upload_file`, 32 at a time; one transaction commits a reference to each file, and the offsets. Flat
+entries have one schema; of others each file has what its entries have in common, and JSON for what differs. It skips
+entries without user or time, knows no rebalances, and ends at the end of the topic.
 """
 
 import json
+import re
 import time
 from collections import defaultdict
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import boto3
 import fastavro
@@ -27,6 +32,7 @@ _SCHEMA = fastavro.parse_schema(
         "fields": [{"name": name, "type": ["null", kind], "default": None} for name, kind in FIELDS.items()],
     }
 )
+_KINDS = {bool: "boolean", int: "long", float: "double", str: "string"}
 
 
 class Obvious:
@@ -55,7 +61,7 @@ class Obvious:
         )
         self._entries: defaultdict[tuple[str, str, str], list[Any]] = defaultdict(list)
         self._positions: dict[int, int] = {}
-        self._flushes = self._puts = 0
+        self._flushes = self._puts = self._skipped = 0
 
     def run(self) -> None:
         """Read the topic to its end and deliver everything."""
@@ -78,13 +84,18 @@ class Obvious:
                 self._flush()
                 flushed = time.monotonic()
         self._flush()
-        mark("end", flushes=self._flushes, PUTs=self._puts)
+        mark("end", flushes=self._flushes, PUTs=self._puts, skipped=self._skipped)
         self._consumer.close()
 
     def _take(self, partition: Any, offset: Any, value: Any) -> None:
         entry = json.loads(value)
-        at = entry["time"]
-        self._entries[entry["user"], at[:10], at[11:13]].append(entry)
+        user, at = _first(entry, self._task.user_paths), _first(entry, self._task.time_paths)
+        if isinstance(at, int):
+            at = datetime.fromtimestamp(at / 1000, UTC).isoformat()
+        if isinstance(user, str) and isinstance(at, str):
+            self._entries[user, at[:10], at[11:13]].append(entry)
+        else:
+            self._skipped += 1
         self._positions[partition] = offset + 1
 
     def _flush(self) -> None:
@@ -102,13 +113,66 @@ class Obvious:
 
     def _upload(self, item: tuple[tuple[str, str, str], list[Any]]) -> dict[str, Any]:
         (user, date, hour), entries = item
-        file = Path(self._task.directory, f"{user}-{date}-{hour}.avro")
+        schema, rows = (_SCHEMA, entries) if self._task.is_flat else _with_schema(entries)
+        file = Path(self._task.directory, f"{quote(user, safe='')}-{date}-{hour}.avro")
         with file.open("wb") as out:
-            fastavro.writer(out, _SCHEMA, entries, codec="deflate")
-        key = f"{self._task.name}/user={user}/date={date}/hour={hour}/{self._flushes}.avro"
+            fastavro.writer(out, schema, rows, codec="deflate")
+        key = f"{self._task.name}/user={quote(user, safe='')}/date={date}/hour={hour}/{self._flushes}.avro"
         self._s3.upload_file(str(file), self._task.bucket, key)
         file.unlink()
         return {"key": key, "user": user, "date": date, "hour": hour, "entries": len(entries)}
+
+
+def _first(entry: Any, paths: list[str]) -> Any:
+    """Return the first value that a path leads to; None if none does."""
+    for path in paths:
+        value = entry
+        for key in path.split("."):
+            value = value.get(key) if isinstance(value, dict) else None
+        if value is not None:
+            return value
+    return None
+
+
+def _with_schema(entries: list[Any]) -> tuple[Any, list[Any]]:
+    """Return a schema for these entries, and them as its rows."""
+    schema, row = _infer(entries, "Entry")
+    return fastavro.parse_schema(schema), list(map(row, entries))
+
+
+def _infer(values: list[Any], name: str) -> tuple[Any, Callable[[Any], Any]]:
+    """Return the Avro type of values that are not null, and what makes one of them a value of it."""
+    kinds = {type(value) for value in values}
+    if kinds == {dict}:
+        return _infer_record(values, name)
+    if kinds == {list}:
+        of, item = _infer([one for value in values for one in value if one is not None], name)
+        return {"type": "array", "items": ["null", of]}, lambda value: [None if x is None else item(x) for x in value]
+    if kinds == {int, float}:
+        return "double", float
+    if (
+        len(kinds) == 1
+        and (kind := _KINDS.get(*kinds))
+        and (kind != "long" or all(-(2**63) <= n < 2**63 for n in values))
+    ):
+        return kind, lambda value: value
+    return "string", json.dumps
+
+
+def _infer_record(values: list[Any], name: str) -> tuple[Any, Callable[[Any], Any]]:
+    columns: defaultdict[str, list[Any]] = defaultdict(list)
+    for value in values:
+        for key, one in value.items():
+            if one is not None:
+                columns[key].append(one)
+    fields, ways = [], {}
+    for number, (key, several) in enumerate(columns.items()):
+        field = f"{re.sub(r'[^A-Za-z0-9_]', '_', key)}_{number}"  # two keys may differ only in what is replaced
+        of, way = _infer(several, f"{name}_{number}")
+        fields.append({"name": field if field[0].isalpha() else f"_{field}", "type": ["null", of], "default": None})
+        ways[key] = fields[-1]["name"], way
+    schema = {"type": "record", "name": name, "fields": fields}
+    return schema, lambda value: {ways[key][0]: ways[key][1](one) for key, one in value.items() if one is not None}
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from bench.process import cpu_s, peak_bytes
 
 _VARIABLE = "BENCH_TASK"
 
-# Of workload A, whose entries have these fields or some of them.
+# Flat entries have these fields or some of them.
 FIELDS = {
     **dict.fromkeys(("id", "time", "user", "level", "service", "host", "trace_id", "message"), "string"),
     "status": "long",
@@ -25,7 +25,10 @@ FIELDS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """One run of a peer. `name` is its group and its prefix in the bucket; `directory` is its own."""
+    """One run of a peer. `name` is its group and its prefix in the bucket; `directory` is its own.
+
+    Flat entries have FIELDS; a peer finds out the schema of others by itself. Paths are keys joined by dots.
+    """
 
     name: str
     bootstrap: str
@@ -38,6 +41,9 @@ class Task:
     secret_key: str = field(repr=False)
     directory: str
     jars: list[str]
+    user_paths: list[str]
+    time_paths: list[str]
+    is_flat: bool
 
     @classmethod
     def given(cls) -> Self:
