@@ -45,6 +45,7 @@ $(VENV)/.native: $(VENV)/.installed $(shell find native -name '*.rs' -o -name 'C
 # make demo ARGS='--input a.log b.log --user-path user account'                        several
 # make demo ARGS='--entries 500000 --protocol consumer --layout pack'
 demo: setup  ## real Kafka, real S3, three workers, faults while logs flow, then table and audit on Spark
+	@if tools/require-cargo.sh; then $(MAKE) --no-print-directory native || echo "It is not built: on in Python."; fi
 	$(BIN)/python -m tools.demo $(call option,--input,INPUT) $(call option,--user-path,USER_PATH) \
 	  $(call option,--time-path,TIME_PATH) $(call option,--id-path,ID_PATH) $(ARGS)
 

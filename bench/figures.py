@@ -25,21 +25,12 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Amount(msgspec.Struct, frozen=True, kw_only=True):
-    """The size of a workload, and the commit of which it was measured."""
+    """The size of a workload; the commit and the machine of its figures."""
 
     records: int
     entries: int
     bytes: int
-    commit: str
-
-
-class Machine(msgspec.Struct, frozen=True, kw_only=True):
-    """The machine of a run."""
-
-    cpu: str
-    cores: int
-    memory_gib: int
-    python: str
+    of: str
 
 
 class Steady(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,7 +49,6 @@ class Book(msgspec.Struct, kw_only=True):
     `loads` are the machine's load averages before the run, and before each time that it was resumed.
     """
 
-    machine: Machine
     loads: list[float] = []
     workloads: dict[str, Amount] = {}
     measured: list[Measured] = []
@@ -72,7 +62,7 @@ class Book(msgspec.Struct, kw_only=True):
         return any((one.round, one.workload, one.system) == (number, workload, system) for one in self.measured)
 
     def begin(self, workload: str, amount: Amount) -> None:
-        """Go on with a workload, or begin anew if it is another by now, or was measured of another commit."""
+        """Go on with a workload; begin anew if it is another by now, or was measured of another commit or elsewhere."""
         if self.workloads.get(workload) != amount:
             self.workloads[workload] = amount
             self.measured = [one for one in self.measured if one.workload != workload]
@@ -121,18 +111,11 @@ def write_book(book: Book, file: Path) -> None:
     beside.replace(file)
 
 
-def this_machine() -> Machine:
-    """Return the machine of this run."""
+def this_machine() -> str:
+    """Return the commit that is checked out, its day, and this machine."""
+    command = ["git", "log", "-1", "--format=commit %h, %cs"]
+    commit = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip() or "unknown"
     cpu_lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    return Machine(
-        cpu=next((line.partition(":")[2].strip() for line in cpu_lines if line.startswith("model name")), "unknown"),
-        cores=os.cpu_count() or 0,
-        memory_gib=round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30),
-        python=platform.python_version(),
-    )
-
-
-def this_commit() -> str:
-    """Return the day and the short name of the commit that is checked out."""
-    command = ["git", "log", "-1", "--format=%h, %cs"]
-    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip() or "unknown"
+    cpu = next((line.partition(":")[2].strip() for line in cpu_lines if line.startswith("model name")), "unknown")
+    gib = round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30)
+    return f"{commit}; {cpu}, {os.cpu_count()} cores, {gib} GiB; Python {platform.python_version()}"

@@ -1,4 +1,4 @@
-"""Entries as many programs together write them: nested, 1-3 KB, hundreds of optional fields, types that disagree.
+"""Hostile entries, as no real set has them: nested, 1-3 KB, hundreds of optional fields, types that disagree.
 
 Forty kinds of events have ten fields each out of 300, some of which an entry leaves out; a field in twenty is a number
 to one program and a string or an object to another. Floats have up to 17 digits.

@@ -3,7 +3,7 @@
 Each round goes through all workloads, and over each through all systems: F (see `bench.worker`), one worker with the
 fast lane and without, and on A and real logs others that do the same work. The page is made of a JSON file, which is
 written after each measurement: --resume goes on with a run that was cut short, and measures anew the workloads that
-were measured of another commit; --from makes the page without measuring.
+were measured of another commit or elsewhere; --from makes the page without measuring.
 """
 
 import argparse
@@ -14,7 +14,7 @@ from operator import itemgetter
 from pathlib import Path
 
 from bench import real
-from bench.figures import Amount, Book, F, Measured, read_book, this_commit, this_machine, write_book
+from bench.figures import Amount, Book, F, Measured, read_book, this_machine, write_book
 from bench.lab import Lab, add_options, open_lab, variables_of
 from bench.page_plots import draw
 from bench.page_text import render
@@ -42,7 +42,7 @@ def main(arguments: list[str] | None = None) -> int:
             write_page(read_book(options.source), options.directory)
             return 0
         file = options.directory / "performance" / "figures.json"
-        book = _resumed(file) if options.resume and file.exists() else Book(machine=this_machine())
+        book = read_book(file) if options.resume and file.exists() else Book()
         book.loads.append(os.getloadavg()[0])
         _Run(book, file, options).go()
     except StackError as error:
@@ -51,18 +51,6 @@ def main(arguments: list[str] | None = None) -> int:
     write_page(book, options.directory)
     _print(book)
     return 0
-
-
-def _resumed(file: Path) -> Book:
-    """Return the measurements so far.
-
-    Raises:
-        StackError: they were made on another machine.
-    """
-    book, here = read_book(file), this_machine()
-    if book.machine != here:
-        raise StackError(f"The figures are of {book.machine}, this is {here}; leave out --resume to begin anew.")
-    return book
 
 
 class _Run:
@@ -115,7 +103,7 @@ class _Run:
 
     def _fill(self, lab: Lab, workload: Workload) -> None:
         amount = Amount(
-            records=workload.records, entries=workload.entries, bytes=fill(lab, workload), commit=this_commit()
+            records=workload.records, entries=workload.entries, bytes=fill(lab, workload), of=this_machine()
         )
         self._book.begin(workload.name, amount)
         self._book.drop_incomplete(workload.name, [F, *self._systems_of(workload)])

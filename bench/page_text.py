@@ -15,7 +15,7 @@ _WORKLOADS = {
     "C": "100,000 users, 2 hours: about 199,000 user/date/hour",
     "D": "500,000 users, 2 hours",
     "M": "as A, five entries in an array to a record",
-    "N": "a hostile case, as no real set is: 1,000 users, 2 hours; nested, 300 optional fields of forty kinds of events, "
+    "N": "hostile, as no real set is: 1,000 users, 2 hours; nested, 300 optional fields of forty kinds of events, "
     "types that disagree for every user, ever new shapes, long floats",
 }
 _HEAD = """# Performance
@@ -53,20 +53,12 @@ _HOW = """
 def render(book: Book) -> str:
     """Return the page."""
     generated = [_workload(book, name) for name in book.workloads if not _is_real(name)]
-    parts = (_head(book), _real(book), _stages(book), *_plots(book), *generated, _more(book), _HOW)
+    parts = (_HEAD + _rest(book.unrest()), _real(book), _stages(book), *_plots(book), *generated, _more(book), _HOW)
     return "\n\n".join(part.strip("\n") for part in parts if part) + "\n"
 
 
 def _is_real(name: str) -> bool:
     return name in (*real.SETS, real.MIX)
-
-
-def _head(book: Book) -> str:
-    machine = book.machine
-    return (
-        f"{_HEAD}{machine.cpu}, {machine.cores} cores, {machine.memory_gib} GiB; Python {machine.python}.\n\n"
-        f"{_rest(book.unrest())}"
-    )
 
 
 def _plots(book: Book) -> Iterator[str]:
@@ -81,13 +73,21 @@ def _real(book: Book) -> str:
         return ""
     titles = (
         *("entries", "bytes", "F, µs", "µs", "µs per KB", "multiples of F", "Python alone, multiples of F"),
-        *("the obvious program, µs (times ours)", "Spark, µs (times ours)", "objects", "PUTs", "start, s", "peak RSS, MiB"),
+        *(
+            "the obvious program, µs (times ours)",
+            "Spark, µs (times ours)",
+            "objects",
+            "PUTs",
+            "start, s",
+            "peak RSS, MiB",
+        ),
     )
     lines = ["## Real logs", "", _REAL, "", "| | " + " | ".join(titles) + " |", "| --- |" + " ---: |" * len(titles)]
     lines += [f"| {name} | " + " | ".join(_real_cells(book, name)) + " |" for name in names]
     absent = [(name, *one) for name in names for one in sorted(book.absent.get(name, {}).items())]
     lines += ["", *(f"- {name}, {NAMES[system]}: {why}" for name, system, why in absent)]
-    lines += [f"- {_measured_of(book, name)}" for name in names]
+    several = dict.fromkeys(_measured_of(book, name) for name in names)
+    lines += [f"- {of}" for of in several]
     return "\n".join(lines)
 
 
@@ -108,7 +108,7 @@ def _real_cells(book: Book, name: str) -> Iterator[str]:
 
 def _measured_of(book: Book, name: str) -> str:
     rounds = len({one.round for one in book.measured if one.workload == name})
-    return f"{name}: commit {book.workloads[name].commit}; {rounds} round{'s' * (rounds != 1)}."
+    return f"{rounds} round{'s' * (rounds != 1)}, {book.workloads[name].of}."
 
 
 def _rest(unrest: list[str]) -> str:
@@ -199,9 +199,9 @@ _REAL = f"""Public sets of logs (the sources stand with them), each as a topic w
 {real.MIX} is entries of all of them as one topic. Short sets are repeated. µs are CPU of an entry, with the fast lane
 where no other is named; the start is apart."""
 _STAGES = f"""CPU µs per entry in one process, without Kafka and S3: from the columns of a poll to rows (record), which
-rows go into which object (plan), from rows to finished objects on a local disk (seal). Two flushes: cold, each entry once
-by a worker that has seen none; then warm, up to {STAGE_RECORDS:,} records, repeated where a set has fewer. Given back are
-records that compiled code leaves to Python; headers are their share of the bytes of objects."""
+rows go into which object (plan), from rows to finished objects on a local disk (seal). Two flushes: cold, each entry
+once by a worker that has seen none; then warm, at most {STAGE_RECORDS:,} records, repeated if a set has fewer. Given
+back is the share of records that compiled code leaves to Python; headers are a share of the bytes of objects."""
 _STAGES_COLUMNS = (
     *("", "lane", "flush", "entries", "record", "plan", "seal", "sum per KB", "given back", "headers", "objects"),
     "PUTs",

@@ -1,7 +1,8 @@
 """Spark Structured Streaming on two cores: everything that is in the topic, by user, date and hour, Avro, to S3.
 
 Without the repartition each of Spark's tasks writes a file for each key: eight times as many. Some settings of S3A are
-changed, to save requests and waiting. The schema of entries that are not flat is inferred first. The sink commits by `_spark_metadata`, which readers have to use.
+changed, to save requests and waiting. The schema of entries that are not flat is inferred first. The sink commits by
+`_spark_metadata`, which readers have to use.
 """
 
 import json
