@@ -44,8 +44,9 @@ class Steady(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Book(msgspec.Struct, kw_only=True):
-    """All figures of one run of the page; `absent` says of a workload and a system why it was not measured.
+    """All figures of the page; `absent` says of a workload and a system why it was not measured.
 
+    `stages_of` has the commit and the machine of a workload's stages.
     `loads` are the machine's load averages before the run, and before each time that it was resumed.
     """
 
@@ -54,6 +55,7 @@ class Book(msgspec.Struct, kw_only=True):
     measured: list[Measured] = []
     absent: dict[str, dict[str, str]] = {}
     stages: dict[str, dict[str, dict[str, dict[str, float]]]] = {}
+    stages_of: dict[str, str] = {}
     revoke: dict[str, dict[str, float]] = {}
     steady: list[Steady] = []
 

@@ -150,6 +150,7 @@ class _Run:
                 self._book.revoke[system] = max(found, key=itemgetter("seconds"))
                 write_book(self._book, self._file)
         for workload in [one for one in self._workloads if one.name not in self._book.stages]:
+            self._book.stages_of[workload.name] = this_machine()
             self._book.stages[workload.name] = stage_figures(
                 workload, [lane for lane in LANES if lane in self._systems]
             )

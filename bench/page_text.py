@@ -166,10 +166,11 @@ def _stages(book: Book) -> str:
     lines += ["| --- | --- | --- |" + " ---: |" * (len(_STAGES_COLUMNS) - 3)]
     lines += [
         f"| {workload} | {NAMES[lane]} | {flush} | {_stage_cells(figures)} |"
-        for workload, lanes in book.stages.items()
+        for workload, lanes in sorted(book.stages.items(), key=lambda one: not _is_real(one[0]))
         for lane, flushes in lanes.items()
         for flush, figures in flushes.items()
     ]
+    lines += ["", *(f"- {of}" for of in dict.fromkeys(book.stages_of.values()))]
     return "\n".join(lines)
 
 

@@ -1,6 +1,6 @@
-"""Real logs as workloads, where they are present: LOGP_TEST_DATA, else `shared/data` beside the repository.
+"""Real logs as workloads, where they are present: LOGP_TEST_DATA, else a directory beside the repository.
 
-`mix` has entries of all sets as one topic, interleaved by position; of a long set some, from all of its file.
+`mix` has entries of all sets as one topic, interleaved by position; a long set gives some, from all of its file.
 """
 
 import os

@@ -132,7 +132,7 @@ def _record(recorder: Recorder, poll: Poll) -> int:
 
 
 def stage_figures(workload: Workload, lanes: Iterable[str]) -> dict[str, dict[str, Figures]]:
-    """Return the figures of a workload by lane, cold and warm; of at most STAGE_RECORDS records.
+    """Return the figures of a workload by lane, cold and warm; it is cut to STAGE_RECORDS records.
 
     Raises:
         StackError: the workload is of real logs, which are absent.

@@ -1,7 +1,7 @@
 """The program that one writes first: lists of entries, an Avro file for each user and hour every half a minute.
 
 Files go to S3 by `upload_file`, 32 at a time; one transaction commits a reference to each file, and the offsets. Flat
-entries have one schema; of others each file has what its entries have in common, and JSON for what differs. It skips
+entries have one schema. Others have one for each file, with JSON for values whose types differ. It skips
 entries without user or time, knows no rebalances, and ends at the end of the topic.
 """
 
