@@ -45,26 +45,31 @@ def entry_encoder(own: RecordType, merged: RecordType, limits: SchemaBounds) -> 
 
 
 def _object_encoder(own: RecordType, merged: RecordType, limits: SchemaBounds, *, depth: int) -> Encode:
-    """Return the encoder of an object at `depth`; it writes no branch."""
-    following, fields = 0, []
+    """Return the encoder of an object at `depth`; it writes no branch, and looks only at fields that are there."""
+    number_of: dict[str, int] = {}
+    fields: dict[int, tuple[str, Encode]] = {}
     for one in places(own, merged):
-        fields.append((one.name, bytes(one.number - following), _encoder(one.own, one.merged, limits, depth + 1)))
-        following = one.number + 1
-    rest, names = bytes(len(merged.by_name) - following), own.by_name.keys()
+        number_of[one.name] = one.number
+        fields[one.number] = one.name, _encoder(one.own, one.merged, limits, depth + 1)
+    find, width = number_of.__getitem__, len(merged.by_name)
 
     def encode(value: dict[str, Any], out: bytearray) -> None:
-        if not value.keys() <= names:
-            raise SchemaMismatch
-        get = value.get
-        for name, absent, encode_field in fields:
-            if absent:
-                out += absent
-            field = get(name)
+        try:
+            numbers = sorted(map(find, value))
+        except KeyError:
+            raise SchemaMismatch from None
+        following = 0
+        for number in numbers:
+            if number > following:
+                out += bytes(number - following)  # null in each field between
+            following = number + 1
+            name, encode_field = fields[number]
+            field = value[name]
             if field is None:
                 out.append(0)
             else:
                 encode_field(field, out)
-        out += rest
+        out += bytes(width - following)
 
     return encode
 

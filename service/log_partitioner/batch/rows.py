@@ -149,7 +149,7 @@ class Rows:
         self.roots: dict[int, RootLink] = {}
         self.text_bytes = 0
         self._fixed_bytes = 0
-        self.key_numbers: dict[tuple[str, str, int], int] = {}  # with a fast lane they are there
+        self._key_numbers: dict[PartitionKey, int] = {}  # with a fast lane they are there
         self._keys_by_hour: dict[tuple[str, int], array[int]] = {}
         self._tp_numbers: dict[TopicPartition, int] = {}
 
@@ -167,7 +167,7 @@ class Rows:
     ) -> int:
         """Add one row; returns its number."""
         number = len(self.offsets)
-        self.key_of.append(self.key_number(key))
+        self.key_of.append(self._key_number(key))
         self.type_of.append(self.types.number(entry_type))
         self.tp_of.append(self._tp_number(record.tp))
         self.offsets.append(record.offset)
@@ -223,15 +223,14 @@ class Rows:
             self.tps.append(tp)
         return number
 
-    def key_number(self, key: tuple[str, str, int]) -> int:
-        """Return the number of a PartitionKey, which is added if it is new."""
+    def _key_number(self, key: PartitionKey) -> int:
         following = len(self.keys)
         if self._lane is None:
-            number = self.key_numbers.setdefault(key, following)
+            number = self._key_numbers.setdefault(key, following)
         else:
-            number = self._lane.key_number(PartitionKey(*key), following)
+            number = self._lane.key_number(key, following)
         if number == following:
-            self._add_key(PartitionKey(*key))
+            self._add_key(key)
         return number
 
     def _add_key(self, key: PartitionKey) -> None:
