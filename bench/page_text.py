@@ -196,7 +196,8 @@ def _more(book: Book) -> str:
     return "\n".join([*lines, ""]) if lines else ""
 
 
-_REAL = f"""Public sets of logs (the sources stand with them), each as a topic with its own paths to users and times;
+_REAL = f"""Public logs: Windows events as four collectors write them (nxlog, timecreated, winlogbeat, sentinel), AWS
+CloudTrail, Suricata's EVE, Wikipedia's edits, nginx's status. Each is a topic, with its own paths to users and times;
 {real.MIX} is entries of all of them as one topic. Short sets are repeated. µs are CPU of an entry, with the fast lane
 where no other is named; the start is apart."""
 _STAGES = f"""CPU µs per entry in one process, without Kafka and S3: from the columns of a poll to rows (record), which
