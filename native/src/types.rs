@@ -102,11 +102,19 @@ pub struct Types {
     fused: HashMap<(u32, u32), Option<u32>, Seed>,
     /// The place of each field of a record in the order of names.
     positions: HashMap<u32, Arc<[u32]>, Seed>,
-    /// Bytes of memory that joins and fused types take,
+    /// Bytes of memory that joins, fused types and positions take,
     remembered_bytes: usize,
     /// and that all of this takes, rather too many.
     #[pyo3(get)]
     pub memory_bytes: usize,
+}
+
+/// A type as it stands, apart from its number; one that stays has that alone.
+enum Tree {
+    Kept(u32),
+    Array(Box<Tree>),
+    Map(Box<Tree>),
+    Record(Vec<(u32, Tree)>),
 }
 
 /// A field of an exact type in a merged one: where it stands there, its key, both types.
@@ -362,13 +370,48 @@ impl Types {
     /// Count what is remembered; forget it where it is too much.
     fn remember(&mut self, parts: usize) {
         if self.joins.len() + self.fused.len() > REMEMBERED_MAX {
-            self.joins.clear();
-            self.fused.clear();
-            self.memory_bytes -= std::mem::take(&mut self.remembered_bytes);
+            self.forget();
         }
         let bytes = REMEMBERED_BYTES + PART_BYTES * parts;
         self.remembered_bytes += bytes;
         self.memory_bytes += bytes;
+    }
+
+    fn forget(&mut self) {
+        self.joins.clear();
+        self.fused.clear();
+        self.positions.clear();
+        self.memory_bytes -= std::mem::take(&mut self.remembered_bytes);
+    }
+
+    fn tree(&self, number: u32, kept: u32) -> Tree {
+        if number < kept {
+            return Tree::Kept(number);
+        }
+        match self.node(number) {
+            Node::Scalar => Tree::Kept(number),
+            Node::Array(item) => Tree::Array(Box::new(self.tree(*item, kept))),
+            Node::Map(value) => Tree::Map(Box::new(self.tree(*value, kept))),
+            Node::Record(fields) => Tree::Record(fields.iter().map(|&(key, child)| (key, self.tree(child, kept))).collect()),
+        }
+    }
+
+    fn plant(&mut self, tree: Tree) -> u32 {
+        match tree {
+            Tree::Kept(number) => number,
+            Tree::Array(item) => {
+                let item = self.plant(*item);
+                self.array(item)
+            }
+            Tree::Map(value) => {
+                let value = self.plant(*value);
+                self.map(value)
+            }
+            Tree::Record(fields) => {
+                let fields: Vec<Field> = fields.into_iter().map(|(key, child)| (key, self.plant(child))).collect();
+                self.record(&fields)
+            }
+        }
     }
 
     /// As `pack_schema.merge`.
@@ -461,7 +504,7 @@ impl Types {
             positions[at] = position as u32;
         }
         let positions: Arc<[u32]> = positions.into();
-        self.memory_bytes += PART_BYTES * positions.len();
+        self.remember(positions.len());
         self.positions.insert(record, positions.clone());
         positions
     }
@@ -585,6 +628,26 @@ impl Types {
     fn merged(&mut self, left: u32, right: u32) -> Option<u32> {
         let merged = self.merge(left, right);
         self.fits(merged).then_some(merged)
+    }
+
+    /// How many types there are.
+    fn __len__(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// Of the types behind the first `kept` keep these alone; gives the numbers that they have then.
+    fn keep_only(&mut self, kept: u32, numbers: Vec<u32>) -> Vec<u32> {
+        let trees: Vec<Tree> = numbers.into_iter().map(|number| self.tree(number, kept)).collect();
+        for node in self.nodes.drain(kept as usize..) {
+            let parts = if let Node::Record(fields) = node { fields.len() } else { 0 };
+            self.memory_bytes -= NODE_BYTES + PART_BYTES * parts;
+        }
+        self.weights.truncate(kept as usize);
+        self.records.retain(|_, number| *number < kept);
+        self.arrays.retain(|_, number| *number < kept);
+        self.maps.retain(|_, number| *number < kept);
+        self.forget();
+        trees.into_iter().map(|tree| self.plant(tree)).collect()
     }
 
     /// The projection that makes an exact type out of a merged one, as JSON.

@@ -160,6 +160,7 @@ def sealed(batch: Batch, rules: SealRules, *, is_one_record: bool = False, spans
         patch.setattr(pack_plan, "FEW_PARTS", 2)
         patch.setattr(pack_plan, "HOUR_PARTS_MIN", 3)
         patch.setattr(pack_plan, "GROUPS_MAX", 1 + len(batch.written) % 3)
+        patch.setattr(pack_plan, "MADE_BYTES_MAX", len(batch.written) % 4 * 300)
         patch.setattr(rows_module, "PIECE_BYTES", 50)
         patch.setattr(row_writer, "CHUNK_BYTES", 300)
         patch.setattr(seal_module, "ROWS_AT_ONCE", 6)

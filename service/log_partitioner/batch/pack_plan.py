@@ -34,6 +34,7 @@ LINE_HEAD_BYTES = 25_600  # a user of the most characters, each escaped to six b
 LINE_SOURCE_BYTES = 60  # the four numbers of one TopicPartition
 PROJECTED_SHARE = 0.75  # a projection has less than a third of a schema's estimated bytes: a quarter of a line
 GROUPS_MAX = 8  # open at once
+MADE_BYTES_MAX = 16 * 1024 * 1024  # of types on the way to those of packs
 SCHEMA_TEXTS_MIN = 100  # texts are compressed to a tenth, headers are not
 
 
@@ -107,12 +108,12 @@ class Plan(NamedTuple):
 def plan_objects(rows: Rows, rules: SealRules, *, is_one_record: bool = False) -> Plan:
     """Plan the objects of a batch; one record that makes many PartitionKeys is packed under every layout."""
     order = rows.in_order()
-    groups = _Groups(rows.types)
     layout: Layout = "auto" if is_one_record and rules.layout == "file" else rules.layout
     parts = list(_cut(rows, order, rules))
     parts_of_key = Counter(part.key for part in parts)
     if layout == "file" or (layout == "auto" and len(parts_of_key) <= FEW_PARTS):
         return Plan(order, parts, [], {})
+    groups = _Groups(rows.types)  # the types of all parts are there
     group_of: list[int | None] = [None] * len(parts)
     for at, part in enumerate(parts):
         schema_bytes = rows.types.size(part.entry_type)
@@ -212,6 +213,7 @@ class _Groups:
         self.merged: list[int] = []
         self.replaces: dict[int, int] = {}
         self._types = types
+        self._kept, self._made_at = len(types), types.memory_bytes
         self._open: list[int] = []
         self._known: dict[int, int] = {}
 
@@ -232,6 +234,9 @@ class _Groups:
             found = types.merged(merged[best], entry_type)
             if found is not None:
                 merged[best] = found
+                if types.memory_bytes - self._made_at > MADE_BYTES_MAX:
+                    self.merged = types.keep_only(self._kept, merged)
+                    self._made_at = types.memory_bytes
                 return best
             groups.remove(best)
             self.replaces[new] = best

@@ -54,6 +54,12 @@ class Types(Protocol):
     def projection(self, own: int, merged: int, /) -> bytes:
         """Return the projection that makes an exact type out of a merged one, as JSON."""
 
+    def __len__(self) -> int:
+        """Return how many types there are."""
+
+    def keep_only(self, kept: int, numbers: Sequence[int], /) -> list[int]:
+        """Keep of the types behind the first `kept` these alone; returns the numbers that they have then."""
+
 
 class PlainTypes:
     """Types of one batch by plain Python."""
@@ -114,6 +120,19 @@ class PlainTypes:
         """Return the projection that makes an exact type out of a merged one, as JSON."""
         return msgspec.json.encode(projection(self._types[own], self._types[merged]))
 
+    def __len__(self) -> int:
+        """Return how many types there are."""
+        return len(self._types)
+
+    def keep_only(self, kept: int, numbers: Sequence[int]) -> list[int]:
+        """Keep of the types behind the first `kept` these alone; returns the numbers that they have then."""
+        types, dropped = [self._types[number] for number in numbers], self._types[kept:]
+        del self._types[kept:]
+        for one in dropped:
+            del self._numbers[one]
+            self.memory_bytes -= TYPE_BYTES + 2 * one.size
+        return [self.number(one) for one in types]
+
 
 class CompiledTypes:
     """Types by compiled code."""
@@ -122,6 +141,7 @@ class CompiledTypes:
         self.compiled = compiled
         self.size, self.width, self.shared = compiled.size, compiled.width, compiled.shared
         self.join, self.merged, self.projection = compiled.join, compiled.merged, compiled.projection
+        self.keep_only = compiled.keep_only
         self._numbers: dict[RecordType, int] = {}
         self._types: dict[int, RecordType] = {}
         self._bytes = 0
@@ -130,6 +150,10 @@ class CompiledTypes:
     def memory_bytes(self) -> int:
         """Bytes of memory that all of it takes, rather too many."""
         return self.compiled.memory_bytes + self._bytes
+
+    def __len__(self) -> int:
+        """Return how many types there are."""
+        return len(self.compiled)
 
     def number(self, entry_type: RecordType) -> int:
         """Return the number of a type."""

@@ -17,6 +17,7 @@ from log_partitioner.batch.pack_plan import (
     HOUR_PARTS_MIN,
     LINE_HEAD_BYTES,
     LINE_SOURCE_BYTES,
+    MADE_BYTES_MAX,
     META_BYTES,
     Part,
     Plan,
@@ -243,6 +244,7 @@ def test_hostile_batch_costs_some_milliseconds_a_type(kind: str, *, one_user: bo
     """Each row of another type: not what all types before it have (processor time, several times what is usual)."""
     some = [("ann" if one_user else f"user-{n}", HOSTILE[kind](n)) for n in range(1_500)]
     rows = rows_of(some, is_fast=is_fast)
-    begin = time.process_time()
+    begin, before = time.process_time(), rows.types.memory_bytes
     plan(rows)
     assert time.process_time() - begin < 6
+    assert rows.types.memory_bytes - before < MADE_BYTES_MAX + before
