@@ -43,6 +43,8 @@ _HOW = """
   logs the schema is what the entries of a file have in common, with JSON for values whose types differ.
 - *Spark*: Structured Streaming, `availableNow`, two cores, repartitioned by key (without it: eight times the files),
   Avro to S3 by S3A. Readers have to use its `_spark_metadata`. On real logs it infers one schema from the topic first.
+  Much of its cost there is paid once by a job, and short runs show little else: cloudtrail took it 54 CPU s for 4,000
+  entries and 57 for 30,000. Its µs of an entry, and how many times ours they are, fall with more entries.
 - *Flink*: SQL with parallelism 2 and checkpoints of 30 s to a **local disk**: its S3 file system did not finish when it
   was tried (of 4,800 multipart uploads 2 were complete when others were done). Its last files wait for a checkpoint,
   which its wall time and rate show and its CPU does not.
