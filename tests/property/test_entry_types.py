@@ -64,6 +64,7 @@ def test_type_is_the_inferred_one_when_all_is_forgotten_on_the_way(
     """The cache is emptied in the middle of an entry, too."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "KNOWN_BYTES_MAX", bytes_max)
+        patch.setattr(module, "ITEMS_MAX", bytes_max % 4)
         types = EntryTypes(bounds)
         for entry in (*some, *some):
             assert known(types, entry) == inferred(entry, bounds)

@@ -7,17 +7,18 @@ comparing types costs nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from log_partitioner.avro.infer import LONG53_MAX, TooManyFieldsError, fit_entry, infer_int, require_depth
+from log_partitioner.avro.infer import LONG53_MAX, TooManyFieldsError, fit_entry, infer_all, infer_int, require_depth
 from log_partitioner.avro.schema_types import ArrayType, MapType, RecordType, Scalar, Type, join_all
 from log_partitioner.config.settings import SchemaBounds
 
 T = TypeVar("T", bound=Type)
 
+ITEMS_MAX = 200  # of an array, or a map, that are typed one by one
 KNOWN_BYTES_MAX = 64 * 1024 * 1024  # of all that is remembered, as it is weighed here
 _TYPE_BYTES, _PART_BYTES = 800, 150
 _LEAVES: dict[type, Scalar] = {
@@ -108,8 +109,10 @@ class EntryTypes:
             return self._record(value, depth + 1)
         return self._one(MapType(self._join(value.values(), depth + 1)))
 
-    def _join(self, values: Iterable[Any], depth: int) -> Type:
+    def _join(self, values: Collection[Any], depth: int) -> Type:
         """Return the join of the types of values at `depth`."""
+        if len(values) > ITEMS_MAX:  # a type for each of a million objects would weigh more than they
+            return self._one(infer_all(values, self._bounds, depth=depth))
         types: set[Type] = set()
         for value in values:
             kind = type(value)

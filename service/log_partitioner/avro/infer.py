@@ -59,14 +59,14 @@ def infer(value: Any, limits: SchemaBounds, *, depth: int) -> Type:
         require_depth(value, limits, depth=depth)
         return Scalar.JSON
     if kind is list:
-        return ArrayType(_infer_all(value, limits, depth=depth + 1))
+        return ArrayType(infer_all(value, limits, depth=depth + 1))
     if len(value) > limits.object_keys_max:
-        return MapType(_infer_all(value.values(), limits, depth=depth + 1))
+        return MapType(infer_all(value.values(), limits, depth=depth + 1))
     return RecordType({name: infer(item, limits, depth=depth + 1) for name, item in value.items()})
 
 
-def _infer_all(values: Collection[Any], limits: SchemaBounds, *, depth: int) -> Type:
-    """Infer the join of many values of one position.
+def infer_all(values: Collection[Any], limits: SchemaBounds, *, depth: int) -> Type:
+    """Infer the join of many values of one position, `depth` is that of objects and arrays among them.
 
     Objects are taken apart together and key by key: joining their types one by one would cost the square of the
     keys that differ, which a hostile record has many of.
@@ -84,7 +84,7 @@ def _infer_all(values: Collection[Any], limits: SchemaBounds, *, depth: int) -> 
             require_depth(value, limits, depth=depth)
         return Scalar.JSON
     if first is list:
-        return ArrayType(_infer_all(list(chain.from_iterable(containers)), limits, depth=depth + 1))
+        return ArrayType(infer_all(list(chain.from_iterable(containers)), limits, depth=depth + 1))
     return _infer_objects(containers, limits, depth=depth)
 
 
@@ -94,8 +94,8 @@ def _infer_objects(objects: list[dict[str, Any]], limits: SchemaBounds, *, depth
         for name, item in one.items():
             by_name.setdefault(name, []).append(item)
     if len(by_name) > limits.object_keys_max:
-        return MapType(_infer_all(list(chain.from_iterable(by_name.values())), limits, depth=depth + 1))
-    return RecordType({name: _infer_all(items, limits, depth=depth + 1) for name, items in by_name.items()})
+        return MapType(infer_all(list(chain.from_iterable(by_name.values())), limits, depth=depth + 1))
+    return RecordType({name: infer_all(items, limits, depth=depth + 1) for name, items in by_name.items()})
 
 
 def infer_int(value: int) -> Scalar:
