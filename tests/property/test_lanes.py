@@ -199,7 +199,8 @@ def test_lanes_deliver_the_same_bytes(
     assert [data for data, _ in fast.objects] == [data for data, _ in python.objects]
     assert [one for _, one in fast.objects] == [one for _, one in python.objects]
     assert fast[1:4] == python[1:4]
-    assert fast.load.fixed_bytes <= 2 * python.load.fixed_bytes, "types of odd records are in either language"
+    of_types = 200 * fast.load.source_bytes  # of refused records, too: in proportion to their texts
+    assert fast.load.fixed_bytes <= 2 * python.load.fixed_bytes + of_types
     assert _sizes(fast.load) == _sizes(python.load)
     if memory_max == 2**40:  # else they leave memory when they will: what they take of it is each lane's own
         assert fast.load.spool_bytes == python.load.spool_bytes == 0
