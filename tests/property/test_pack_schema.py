@@ -172,7 +172,7 @@ def test_types_that_would_change_stand_beside_each_other(left: Type, right: Type
 
 
 def test_further_field_of_a_name_is_the_first_that_takes_a_type() -> None:
-    """What has no type of its own is the first one's."""
+    """Null, `{}` and `[]` are the first one's that takes them."""
     kinds = [T.STRING, T.LONG53, T.NULL, T.LONG64, ArrayType(T.NULL), RecordType({}), ArrayType(KEYED), T.BOOL]
     merged = reduce(merge, [RecordType({"f": kind}) for kind in kinds])
     expected = [T.STRING, T.LONG64, ArrayType(KEYED), RecordType({}), T.BOOL]

@@ -320,7 +320,7 @@ def test_objects_of_every_codec_are_read_by_another_reader(codec: Codec, todo: l
 def test_many_rows_of_few_types_pass_the_compiled_encoders_and_come_out_equal(
     some: list[Entry], random: Any, drawn: dict[str, Any]
 ) -> None:
-    """Of few types; spilled at every fortieth row."""
+    """Types are few; rows are spilled at every fortieth."""
     todo: list[Any] = []
     for number in range(200):
         todo.append((random.choice(KEYS), random.choice(some)))
