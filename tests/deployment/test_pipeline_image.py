@@ -11,6 +11,7 @@ import pytest
 from tests.deployment.tools import ROOT
 
 ENTRYPOINT = ROOT / "pipeline" / "entrypoint.sh"
+PYTHON_RUNNER = "org.apache.spark.deploy.PythonRunner"
 EXECUTOR = {
     "SPARK_DRIVER_URL": "spark://CoarseGrainedScheduler@driver:7078",
     "SPARK_EXECUTOR_ID": "1",
@@ -29,10 +30,13 @@ EXECUTOR = {
 
 @pytest.fixture
 def programs(tmp_path: Path) -> Path:
-    """A directory with a `java` and a `python` that say how they were called, an argument a line."""
-    for name, answer in (("java", ""), ("python", 'case "$1" in -c) echo /spark; exit;; esac; ')):
-        program = tmp_path / name
-        program.write_text(f'#!/bin/sh\n{answer}printf "%s\\n" {name} "$@"\n', encoding="utf-8")
+    """A directory with a `java`, a `python` and a `spark-submit` that say how they were called, an argument a line."""
+    submit = tmp_path / "spark" / "bin" / "spark-submit"
+    submit.parent.mkdir(parents=True)
+    home = f'case "$1" in -c) echo {tmp_path}/spark; exit;; esac; '
+    jars = 'printf "%s\\n" "$SPARK_DIST_CLASSPATH"; '
+    for program, answer in ((tmp_path / "java", ""), (tmp_path / "python", home), (submit, jars)):
+        program.write_text(f'#!/bin/sh\n{answer}printf "%s\\n" {program.name} "$@"\n', encoding="utf-8")
         program.chmod(program.stat().st_mode | stat.S_IXUSR)
     return tmp_path
 
@@ -69,7 +73,7 @@ def test_entrypoint_runs_executors(programs: Path) -> None:
     said = _run(programs, ["executor"], EXECUTOR)
     assert said[:6] == ["java", "-Dspark.driver.port=7078", "-Dname=with a space", "-Dlast", "-Xms2g", "-Xmx2g"]
     backend = said.index("org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend")
-    assert said[backend - 2 : backend] == ["-cp", f"/spark/jars/*:/jars/*:{programs}"]
+    assert said[backend - 2 : backend] == ["-cp", f"{programs}/spark/jars/*:/jars/*:{programs}"]
     assert dict(zip(said[backend + 1 :: 2], said[backend + 2 :: 2], strict=True)) == {
         "--driver-url": EXECUTOR["SPARK_DRIVER_URL"],
         "--executor-id": "1",
@@ -79,6 +83,28 @@ def test_entrypoint_runs_executors(programs: Path) -> None:
         "--resourceProfileId": "0",
         "--podName": "audit-exec-1",
     }
+
+
+def test_entrypoint_runs_drivers_of_spark_operators(programs: Path) -> None:
+    """Arguments are those of the pod that spark-submit makes in cluster mode, for kubeflow's operator and Apache's.
+
+    Jars are on the class path from the start: the catalogue's classes are not found in those that a session adds later.
+    """
+    submitted = ["--properties-file", "/opt/spark/conf/spark.properties", "--class", PYTHON_RUNNER]
+    job = ["local:///opt/log-partitioner/pipeline.py", "audit", "--every", "1 h"]
+    environment = {"SPARK_DRIVER_BIND_ADDRESS": "10.0.0.6", "PIPELINE_SPARK__JARS_DIRECTORY": "/jars"}
+    assert _run(programs, ["driver", *submitted, *job], environment) == [
+        "/jars/*",
+        "spark-submit",
+        "--deploy-mode",
+        "client",
+        "--conf",
+        "spark.driver.bindAddress=10.0.0.6",
+        "--conf",
+        "spark.executorEnv.SPARK_DRIVER_POD_IP=10.0.0.6",
+        *submitted,
+        *job,
+    ]
 
 
 def test_entrypoint_names_what_an_executor_lacks(programs: Path) -> None:
