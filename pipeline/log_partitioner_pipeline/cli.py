@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import logging
-import re
 import sys
 
 import structlog
@@ -18,14 +17,13 @@ from log_partitioner.errors import SettingsError
 from log_partitioner.usage import describe
 from log_partitioner.version import product_version
 from log_partitioner_pipeline.config import JobSettings, load_all
-from log_partitioner_pipeline.errors import UnforeseenError, cause_of
+from log_partitioner_pipeline.errors import cause_of, said_of
 from log_partitioner_pipeline.jobs import compare
 from log_partitioner_pipeline.jobs.audit_options import add_audit_arguments
 from log_partitioner_pipeline.progress import CLEAR_LINE
 from log_partitioner_pipeline.report.options import add_report_arguments
 
 _CONSOLE = structlog.dev.ConsoleRenderer()
-_JAVA_CLASS = re.compile(r"\b(?:[a-z]\w*\.)+[A-Z]\w*(?:Exception|Error)\b")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -38,18 +36,10 @@ def main(arguments: list[str] | None = None) -> int:
         sys.stderr.write(f"{error}\n")
         return 2
     except Exception as error:  # noqa: BLE001 - Python would write its text, in which input may stand
-        sys.stderr.write(f"{options.job}: {_said_of(error)}\n")
+        trace = "" if cause_of(error) is not None else privacy.trace(error)
+        sys.stderr.write(f"{options.job}: {said_of(error)}\n{trace}")
         return 2
     return code
-
-
-def _said_of(error: Exception) -> str:
-    """Return the printable part of an error: its text if it is ours, else its classes and frames."""
-    cause = None if isinstance(error, UnforeseenError) else cause_of(error)
-    if cause is not None:
-        return privacy.veiled(cause)
-    java = ", ".join(dict.fromkeys(_JAVA_CLASS.findall(str(error))))
-    return f"{privacy.describe(error)}{java and f'; in it: {java}'}\n{privacy.trace(error).rstrip()}"
 
 
 def _parser() -> argparse.ArgumentParser:

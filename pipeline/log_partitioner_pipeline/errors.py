@@ -16,8 +16,10 @@ from __future__ import annotations
 
 import re
 
+from log_partitioner import privacy
 from log_partitioner.errors import CouldNotTellError
 
+_IN_TEXT = re.compile(r"\b(?:(?:[a-z]\w*\.)+[A-Z][\w$]*(?:Exception|Error)|ExecutorLostFailure|FetchFailed)\b")
 _ON_EXECUTOR = re.compile(r"\blog_partitioner(?:_pipeline)?\.(?:\w+\.)*\w+Error: (.+)")
 
 
@@ -63,7 +65,27 @@ class UnforeseenError(PipelineError):
 
 def cause_of(error: BaseException) -> str | None:
     """Return the message of an error for a person, raised here or on an executor (found in Spark's own text)."""
+    if isinstance(error, UnforeseenError):
+        return None
     if isinstance(error, PipelineError | CouldNotTellError):
         return str(error)
     found = _ON_EXECUTOR.search(str(error))
     return None if found is None else found[1].strip()
+
+
+def said_of(error: BaseException) -> str:
+    """Return the printable part of an error: its message if it is ours, else its classes and those of its causes."""
+    cause = cause_of(error)
+    if cause is not None:
+        return privacy.veiled(cause)
+    return f"{privacy.describe(error)}; by class: {', '.join(classes_of(error))}"
+
+
+def classes_of(error: BaseException) -> list[str]:
+    """Return the classes of an error and of its causes, the outermost first; also those that Java's text names."""
+    found: dict[str, None] = {}
+    cause: BaseException | None = error
+    while cause is not None:
+        found |= dict.fromkeys([type(cause).__name__, *_IN_TEXT.findall(str(cause))])
+        cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
+    return list(found)

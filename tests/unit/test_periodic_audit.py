@@ -93,6 +93,25 @@ def test_it_goes_on_after_what_cannot_be_told(periodic: Callable[..., Runs], tmp
     assert "log_partitioner_audit_last_success_timestamp_seconds 0.0" not in metrics
 
 
+def test_it_goes_on_after_a_result_that_cannot_be_written(
+    periodic: Callable[..., Runs], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The history's place is taken by a file, until somebody mends that: no success meanwhile, and it is said."""
+    (tmp_path / "history").touch()
+    said = []
+
+    def look_and_mend(_port: int) -> None:
+        (tmp_path / "history").unlink()
+        said.append((tmp_path / "audit.prom").read_text(encoding="utf-8"))
+
+    clean = [result(run_id=name, started_at_ms=4_000_000_000_000 + at) for at, name in enumerate("ab")]
+    assert periodic(clean, at_the_end=look_and_mend).run() == 0
+    assert [decode(file.read_bytes()).run_id for file in kept(tmp_path / "history")] == ["b"]
+    assert "log_partitioner_audit_exit_code 2.0" in said[0]
+    assert "log_partitioner_audit_last_success_timestamp_seconds 0.0" in said[0]
+    assert "the result cannot be written" in "".join(capsys.readouterr())
+
+
 def test_metrics_are_served_while_it_goes_on(periodic: Callable[..., Runs]) -> None:
     """During the second audit the port tells of the first; the exit code is that of the last."""
     answers = []

@@ -13,18 +13,20 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from log_partitioner.proof.accounting import ExitCode
 from log_partitioner_pipeline.audit.auditor import Auditor, Options
 from log_partitioner_pipeline.audit.csv_auditor import CsvAuditor, CsvOptions, require_ids
 from log_partitioner_pipeline.audit.history import keep
 from log_partitioner_pipeline.audit.metrics import AuditMetrics, last_success_in
 from log_partitioner_pipeline.audit.result import Counts, Result, Window, Witness, encode
 from log_partitioner_pipeline.audit.text import to_text
-from log_partitioner_pipeline.errors import PipelineError, UnforeseenError, cause_of
+from log_partitioner_pipeline.errors import PipelineError, UnforeseenError, cause_of, classes_of, said_of
 from log_partitioner_pipeline.jobs.audit_options import archive_of, window_of
 from log_partitioner_pipeline.session import is_running, open_session
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from pyspark.sql import SparkSession
 
@@ -42,11 +44,15 @@ def run(settings: JobSettings, arguments: argparse.Namespace) -> int:
     try:
         return _start(settings, arguments, metrics).run()
     except Exception:
-        metrics.fail()
-        if file is not None:
-            with suppress(OSError):  # what it ended by says more
-                metrics.write(file)
+        _count_failure(metrics, file)
         raise
+
+
+def _count_failure(metrics: AuditMetrics, file: Path | None) -> None:
+    metrics.fail()
+    if file is not None:
+        with suppress(OSError):  # what the audit ended by says more
+            metrics.write(file)
 
 
 def _start(settings: JobSettings, arguments: argparse.Namespace, metrics: AuditMetrics) -> Runs:
@@ -85,7 +91,7 @@ class Runs:
         while not self._stop.is_set():
             begun = time.monotonic()
             result = self._audit_or_say_why_not()
-            exit_code = self._publish(result)
+            exit_code = self._publish_or_say_why_not(result)
             self._log.info("audited", exit_code=exit_code, seconds=result.seconds, findings=len(result.findings))
             self._stop.wait(max(0.0, every - (time.monotonic() - begun)))
         return exit_code
@@ -118,6 +124,15 @@ class Runs:
             examples=given.examples,
         )
         return Auditor(self._spark, self._settings, options).run()
+
+    def _publish_or_say_why_not(self, result: Result) -> int:
+        try:
+            with _no_trace():
+                return self._publish(result)
+        except PipelineError as error:
+            self._log.error("result_not_published", reason=said_of(error))
+            _count_failure(self._metrics, self._settings.pipeline.audit.metrics_file)
+            return int(ExitCode.COULD_NOT_TELL)
 
     def _publish(self, result: Result) -> int:
         audit = self._settings.pipeline.audit
@@ -156,7 +171,7 @@ def _no_trace() -> Iterator[None]:
         cause = cause_of(error)
         if cause is None:
             structlog.get_logger("audit").exception("failed")
-            text = f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')}"
+            text = f"{', '.join(classes_of(error))}: {next(iter(str(error).splitlines()), '')}"
             raise UnforeseenError(text) from error
         raise PipelineError(cause) from error
 

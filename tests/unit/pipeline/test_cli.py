@@ -10,6 +10,7 @@ import structlog
 from log_partitioner.errors import StopError
 from log_partitioner_pipeline import cli
 from log_partitioner_pipeline.errors import ObjectError, PipelineError, UnforeseenError
+from log_partitioner_pipeline.jobs import audit
 from tests import canaries
 
 NAME = "20260101T000000Z-b00t-7-12.avro"
@@ -88,11 +89,32 @@ def test_what_java_raises_is_told_by_its_classes(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A row may stand in the text; without any word of it nobody could tell a full heap from a lost executor."""
-    error = RuntimeError(f"org.apache.spark.SparkException: row {canaries.USER}\nby: java.lang.OutOfMemoryError: heap")
-    code, err = _told(error, monkeypatch, capsys)
+    code, err = _told(_java_error(), monkeypatch, capsys)
     assert code == 2
-    assert "org.apache.spark.SparkException, java.lang.OutOfMemoryError" in err
+    assert "RuntimeError, org.apache.spark.SparkException, ExecutorLostFailure, java.lang.OutOfMemoryError" in err
     assert canaries.found_in(err) is None
+
+
+def test_what_an_audit_ends_by_is_told_by_the_classes_of_its_causes(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of its result, too, which is all that a periodic audit leaves of it."""
+    with pytest.raises(UnforeseenError) as caught, audit._no_trace():
+        _raise(_java_error())
+    assert "java.lang.OutOfMemoryError" in str(caught.value)
+    code, err = _told(caught.value, monkeypatch, capsys)
+    assert code == 2
+    head = next(line for line in err.splitlines() if line.startswith("compact: UnforeseenError"))
+    assert head.endswith(
+        "UnforeseenError, org.apache.spark.SparkException, ExecutorLostFailure, java.lang.OutOfMemoryError, "
+        "RuntimeError"
+    )
+    assert canaries.found_in(err) is None
+
+
+def _java_error() -> RuntimeError:
+    lost = f"org.apache.spark.SparkException: row {canaries.USER}: ExecutorLostFailure (executor 1 exited)"
+    return RuntimeError(f"{lost}\n\tat scala.Some\nCaused by: java.lang.OutOfMemoryError: heap of {canaries.USER}")
 
 
 def test_backfill_without_a_range_begins_with_what_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
