@@ -102,6 +102,7 @@ def test_what_an_audit_ends_by_is_told_by_the_classes_of_its_causes(
     with pytest.raises(UnforeseenError) as caught, audit._no_trace():
         _raise(_java_error())
     assert "java.lang.OutOfMemoryError" in str(caught.value)
+    capsys.readouterr()
     code, err = _told(caught.value, monkeypatch, capsys)
     assert code == 2
     head = next(line for line in err.splitlines() if line.startswith("compact: UnforeseenError"))
