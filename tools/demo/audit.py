@@ -98,8 +98,8 @@ def audit_on_spark(environment: Environment, jobs: SparkJobs, tell: Tell) -> int
         return ExitCode.COULD_NOT_TELL
     tell("auditing on Spark: every entry of the source against everything that references name, and against the table")
     page = environment.directory / "audit.html"
-    logs = sorted(map(str, environment.directory.glob("workers/*/worker.log")))
-    arguments = ["audit", "--table", "--require-caught-up", "--html", str(page), "--logs", *logs]
+    logs = [f"--logs={log}" for log in sorted(environment.directory.glob("workers/*/worker.log"))]
+    arguments = ["audit", "--table", "--require-caught-up", "--html", str(page), *logs]
     code = jobs.run(arguments, environment.audit_report)
     if page.exists():
         tell(f"the audit as a page: {page}")

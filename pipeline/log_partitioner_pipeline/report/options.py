@@ -27,9 +27,8 @@ def add_page_arguments(parser: argparse.ArgumentParser, *, is_required: bool) ->
     parser.add_argument(
         "--logs",
         type=Path,
-        nargs="+",
-        action="extend",
+        action="append",
         default=[],
         metavar="FILE",
-        help="the workers' logs (JSON lines), for the page: what happened beside findings",
+        help="a worker's log (JSON lines), for the page: what happened beside findings; once for each log",
     )

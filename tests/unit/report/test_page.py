@@ -285,10 +285,13 @@ def test_the_command_makes_the_page_of_the_newest_result(tmp_path: Path, capsys:
     log = tmp_path / "w1.log"
     log.write_bytes(b"".join(WorkerLog().assigned(T0_MS, 0).lines))
     page = tmp_path / "made" / "page.html"
-    arguments = ["report", *map(str, files), "--history", str(history), "--html", str(page), "--logs", str(log)]
+    (tmp_path / "w2.log").write_bytes(b"".join(WorkerLog("w2").assigned(T0_MS, 1).lines))
+    logs = ["--logs", str(log), "--logs", str(tmp_path / "w2.log")]
+    arguments = ["report", "--history", str(history), "--html", str(page), *logs, *map(str, files)]
     assert main(arguments) == 0
     text = Page(page.read_text()).text
     assert "run newest" in text
+    assert "From 2 lines of workers' logs" in text
     assert "The last 3 audits as a table" in text
     assert "left out of the history" in text
     assert [one.name for one in page.parent.iterdir()] == ["page.html"]
