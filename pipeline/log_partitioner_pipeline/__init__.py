@@ -1,6 +1,7 @@
 """Everything behind the references, on Spark: table, audit, compaction, backfill, activity of users.
 
     cli.py            python -m log_partitioner_pipeline JOB
+    signals.py        ended by SIGTERM within seconds, whatever it does
     config.py         settings of the jobs, beside those of the worker
     session.py        the Spark session; the only place with Spark options
     python_daemon.py  the parent of Spark's Python workers

@@ -22,16 +22,22 @@ from log_partitioner_pipeline.jobs import compare
 from log_partitioner_pipeline.jobs.audit_options import add_audit_arguments
 from log_partitioner_pipeline.progress import CLEAR_LINE
 from log_partitioner_pipeline.report.options import add_report_arguments
+from log_partitioner_pipeline.signals import ended_by_signals
 
 _CONSOLE = structlog.dev.ConsoleRenderer()
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run one job; returns the exit code: 0 done, 1 findings (audit), 2 it could not be done or told."""
+    """Run one job; returns the exit code: 0 done, 1 findings (audit), 2 it could not be done or told.
+
+    Raises:
+        SystemExit: with 128 + signal, if SIGTERM or SIGINT has ended it.
+    """
     options = _parser().parse_args(arguments)
     _configure_logs()
     try:
-        code: int = options.command(options)
+        with ended_by_signals(options.job):
+            code: int = options.command(options)
     except SettingsError as error:
         sys.stderr.write(f"{error}\n")
         return 2

@@ -7,6 +7,7 @@ point is tried once; LOGP_TEST_REPEAT=3 tries each three times (docs/CONTRIBUTIN
 import json
 import os
 import signal
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -32,6 +33,7 @@ BATCH = 2  # the driver is stopped in its second micro-batch, so that there is s
 STOPPED_S = 120.0
 LAST = "between table commit and checkpoint commit"  # at others a driver that is overtaken shows the same, and more
 OVERTAKEN = 2
+ENDS_S = 5.0
 
 
 class Delivered(NamedTuple):
@@ -81,6 +83,28 @@ def test_driver_overtaken(point: str, turn: int, delivered: Delivered, lake_of: 
     os.killpg(driver.pid, signal.SIGCONT)
     driver.wait(grace_s=60)
     assert (driver.exit_code, "another driver has gone on" in driver.last_lines()) == (OVERTAKEN, True)
+    assert read_table(lake) == delivered.expected
+
+
+@pytest.mark.parametrize("point", ["in a commit", "between commits"])
+def test_driver_ended_by_sigterm(point: str, delivered: Delivered, lake_of: Callable[..., Lake]) -> None:
+    """Within 5 s; the next driver completes the table. A branch would keep its snapshot from expiry: it is dropped."""
+    lake = lake_of(delivered.deployment, **few_references(0))
+    if point == "in a commit":
+        driver = start_stopping(lake, "ended", "between data files and table commit")
+    else:
+        driver = lake.start("ended", "materialize", "--continuous")
+        driver.wait_for_line("references_materialized", timeout_s=STOPPED_S)
+    begun = time.monotonic()
+    driver.terminate()
+    os.killpg(driver.pid, signal.SIGCONT)
+    driver.wait(grace_s=60)
+    assert time.monotonic() - begun < ENDS_S
+    assert driver.exit_code == 128 + signal.SIGTERM, driver.last_lines()
+    assert "materialize: ended by SIGTERM" in driver.last_lines()
+    if point == "between commits":
+        assert [row.name for row in lake.spark.table(f"{lake.table}.refs").collect()] == ["main"]
+    Materialize(lake.spark, lake.settings).run(continuous=False)
     assert read_table(lake) == delivered.expected
 
 

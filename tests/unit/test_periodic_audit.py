@@ -1,9 +1,8 @@
-"""`audit --every`: one audit after the other, whatever one of them meets; history, metrics and the last exit code."""
+"""`audit --every`: one audit after the other, whatever one of them meets; with history and metrics, until a signal."""
 
 import argparse
-import signal
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -25,20 +24,19 @@ ON_EXECUTOR = RuntimeError(
 )
 
 
-@pytest.fixture
-def signals() -> Iterator[None]:
-    """Put back what answers signals."""
-    numbers = (signal.SIGTERM, signal.SIGINT)
-    before = [signal.getsignal(number) for number in numbers]
-    yield
-    for number, handler in zip(numbers, before, strict=True):
-        signal.signal(number, handler)
+class StoppedError(BaseException):
+    """A signal ends the process."""
+
+
+def run_until_stopped(runs: Runs) -> None:
+    """Let it audit until the signal."""
+    with pytest.raises(StoppedError):
+        runs.run()
 
 
 @pytest.fixture
-def periodic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, signals: None) -> Callable[..., Runs]:
-    """Give a command whose audits come out as told, and which is asked to end during the last one."""
-    del signals
+def periodic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Runs]:
+    """Give a command whose audits come out as told, and which a signal ends in the audit after the last."""
     (port,) = find_free_ports(1)
     for name, value in {
         "LOGP_KAFKA__BOOTSTRAP_SERVERS": "127.0.0.1:1",
@@ -59,12 +57,13 @@ def periodic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, signals: None) -> 
 
         class Told:
             def __init__(self, *_: object) -> None:
-                self.outcome = next(left)
+                self.outcome = next(left, None)
 
             def run(self) -> Result:
+                if self.outcome is None:
+                    raise StoppedError
                 if self.outcome is outcomes[-1]:
                     at_the_end(port)
-                    signal.raise_signal(signal.SIGTERM)
                 if isinstance(self.outcome, Exception):
                     raise self.outcome
                 return self.outcome
@@ -80,7 +79,7 @@ def test_it_goes_on_after_what_cannot_be_told(periodic: Callable[..., Runs], tmp
     """No broker, S3 refusing an executor: each is a result; then findings, then clean, and the signal."""
     found = result([(Kind.MISSING, [missing(1)])], run_id="c", started_at_ms=4_000_000_000_000)
     clean = result(run_id="d", started_at_ms=4_000_000_000_001)
-    assert periodic([BrokerError("no broker answers"), ON_EXECUTOR, found, clean]).run() == 0
+    run_until_stopped(periodic([BrokerError("no broker answers"), ON_EXECUTOR, found, clean]))
     results = [decode(file.read_bytes()) for file in kept(tmp_path / "history")]
     assert [(int(one.exit_code), one.could_not_tell) for one in results] == [
         (2, ["s3://logs/a.avro: S3 answered 503"]),
@@ -105,7 +104,7 @@ def test_it_goes_on_after_a_result_that_cannot_be_written(
         said.append((tmp_path / "audit.prom").read_text(encoding="utf-8"))
 
     clean = [result(run_id=name, started_at_ms=4_000_000_000_000 + at) for at, name in enumerate("ab")]
-    assert periodic(clean, at_the_end=look_and_mend).run() == 0
+    run_until_stopped(periodic(clean, at_the_end=look_and_mend))
     assert [decode(file.read_bytes()).run_id for file in kept(tmp_path / "history")] == ["b"]
     assert "log_partitioner_audit_exit_code 2.0" in said[0]
     assert "log_partitioner_audit_last_success_timestamp_seconds 0.0" in said[0]
@@ -113,7 +112,7 @@ def test_it_goes_on_after_a_result_that_cannot_be_written(
 
 
 def test_metrics_are_served_while_it_goes_on(periodic: Callable[..., Runs]) -> None:
-    """During the second audit the port tells of the first; the exit code is that of the last."""
+    """During the second audit the port tells of the first."""
     answers = []
 
     def ask(port: int) -> None:
@@ -121,7 +120,7 @@ def test_metrics_are_served_while_it_goes_on(periodic: Callable[..., Runs]) -> N
             answers.append(answer.read().decode())
 
     found = result([(Kind.MISSING, [missing(1), missing(2)])])
-    assert periodic([found, BrokerError("no broker answers")], at_the_end=ask).run() == 2
+    run_until_stopped(periodic([found, BrokerError("no broker answers")], at_the_end=ask))
     assert 'log_partitioner_audit_findings{kind="missing"} 2.0' in answers[0]
     assert "log_partitioner_audit_last_success_timestamp_seconds 0.0" in answers[0]
 
@@ -129,7 +128,7 @@ def test_metrics_are_served_while_it_goes_on(periodic: Callable[..., Runs]) -> N
 def test_mistake_of_ours_is_told_as_one(periodic: Callable[..., Runs], tmp_path: Path) -> None:
     """It is no finding, whatever it is; the next audit may do."""
     clean = result(run_id="b", started_at_ms=4_000_000_000_000)
-    assert periodic([ZeroDivisionError("a bug"), clean]).run() == 0
+    run_until_stopped(periodic([ZeroDivisionError("a bug"), clean]))
     told, _ = [decode(file.read_bytes()) for file in kept(tmp_path / "history")]
     assert (int(told.exit_code), told.could_not_tell) == (2, ["ZeroDivisionError: a bug"])
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import signal
 import sys
-import threading
 import time
 import uuid
 from contextlib import contextmanager, suppress
@@ -34,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def run(settings: JobSettings, arguments: argparse.Namespace) -> int:
-    """Audit once, or periodically until stopped; returns the last exit code: 0 clean, 1 findings, 2 could not tell.
+    """Audit once and return the exit code: 0 clean, 1 findings, 2 could not tell; or periodically until a signal.
 
     Raises:
         PipelineError: the audit cannot be done at all; a periodic one keeps that as a result and goes on.
@@ -74,27 +72,22 @@ class Runs:
         self._settings = settings
         self._arguments = arguments
         self._metrics = metrics
-        self._stop = threading.Event()
         self._log = structlog.get_logger("audit")
 
     def run(self) -> int:
-        """Audit once or periodically; blocks until done, or stopped by a signal."""
+        """Audit once or periodically; blocks until done, or for ever."""
         every = self._arguments.every
         if every is None:
             return self._publish(self._audit())
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: self._stop.set())
         port = self._settings.pipeline.audit.metrics_port
         if port is not None:
             self._metrics.serve(port)
-        exit_code = 2
-        while not self._stop.is_set():
+        while True:
             begun = time.monotonic()
             result = self._audit_or_say_why_not()
             exit_code = self._publish_or_say_why_not(result)
             self._log.info("audited", exit_code=exit_code, seconds=result.seconds, findings=len(result.findings))
-            self._stop.wait(max(0.0, every - (time.monotonic() - begun)))
-        return exit_code
+            time.sleep(max(0.0, every - (time.monotonic() - begun)))
 
     def _audit_or_say_why_not(self) -> Result:
         try:

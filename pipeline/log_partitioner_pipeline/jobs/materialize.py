@@ -95,6 +95,7 @@ class Materialize:
         self._position = Position({}, None)
         self._history = OneHistory(settings.worker.kafka, None)
         self._failure: BaseException | None = None
+        self._ends_now = False
         self._progress = StepProgress(spark, "materialize")
         self._ends: dict[int, Ends] = {}
         self._behind = 0
@@ -137,6 +138,7 @@ class Materialize:
                     raise self._failure from None
                 raise
             finally:
+                self._ends_now = True
                 query.stop()
                 self._table.drop_branch()
         self._log.info("materialize_ended", offsets=self._position.offsets)
@@ -165,6 +167,8 @@ class Materialize:
             ends = begin | read_ends(checkpoint, batch_id, self._topic)
             if ends != begin:
                 for one in self._references.slices_of(messages, begin, ends, bounds):
+                    if self._ends_now:
+                        return
                     self._commit(one)
         except Exception as error:
             self._failure = error  # Spark would hand on its text only
