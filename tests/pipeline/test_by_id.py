@@ -20,8 +20,6 @@ HOUR_US = 3600 * SECOND_US
 T0_US = 1_772_600_400 * SECOND_US
 RULES = ArchiveRules(
     values=("n", "text"),
-    has_users=True,
-    has_times=True,
     time_tolerance_s=1,
     no_user="nobody",
     from_us=T0_US,
@@ -127,7 +125,8 @@ def test_ids_count_as_a_model_counts_them(spark: SparkSession) -> None:
 WRONG: dict[str, tuple[Record, set[Kind]]] = {
     "as it is": ({}, set()),
     "another user": ({"user": "v"}, {Kind.MISPLACED}),
-    "no user": ({"user": None}, {Kind.MISPLACED}),
+    "no user": ({"user": ""}, {Kind.MISPLACED}),
+    "no column of users": ({"user": None}, set()),
     "a second late": ({"event_time_us": SECOND_US}, set()),
     "later than that": ({"event_time_us": SECOND_US + 1}, {Kind.ALTERED}),
     "earlier than that": ({"event_time_us": -SECOND_US - 1}, {Kind.ALTERED}),
@@ -161,7 +160,7 @@ def test_rows_are_wrong_by_place_time_or_value(spark: SparkSession) -> None:
             sides.entry(name)
             sides.row(name, user="v")
     sides.entry("of nobody", user="nobody")
-    sides.row("of nobody", user=None)
+    sides.row("of nobody", user="")
     found = sides.compare(spark)
     named: dict[str, set[Kind]] = {name: set() for name in WRONG}
     for row in found:

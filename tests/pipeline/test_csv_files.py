@@ -19,9 +19,7 @@ WORKER = {
     "LOGP_S3__BUCKET": "none",
     "PIPELINE_CSV__TIME_COLUMN": "at",
 }
-RULES = ArchiveRules(
-    values=(), has_users=False, has_times=True, time_tolerance_s=1, no_user=None, from_us=None, until_us=1 << 60
-)
+RULES = ArchiveRules(values=(), time_tolerance_s=1, no_user=None, from_us=None, until_us=1 << 60)
 FILES = {
     "inside.csv": "id,at\na,2026-03-04T05:00:00\nbroken\n,2026-03-04T05:00:00\n",
     "outside.csv": "id,at\nbroken\nb,\nc,2026-03-04T05:00:00\n",

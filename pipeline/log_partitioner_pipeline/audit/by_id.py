@@ -34,8 +34,6 @@ class ArchiveRules(NamedTuple):
     """
 
     values: tuple[str, ...]
-    has_users: bool
-    has_times: bool
     time_tolerance_s: float
     no_user: str | None
     from_us: int | None
@@ -79,7 +77,8 @@ def compare(source: DataFrame, archived: DataFrame, rules: ArchiveRules) -> Data
     judged = pairs.withColumn("is_judged", _is_judged(rules))
     return judged.select(
         *[F.coalesce(f"s.{name}", f"first.{name}").alias(name) for name in (*ENTRY_KEY, "timestamp_ms")],
-        *[F.coalesce(f"s.{name}", f"first.{name}", f"c.{name}").alias(name) for name in ("user", "date", "hour")],
+        F.coalesce("s.user", "first.user", _user_of_row()).alias("user"),
+        *[F.coalesce(f"s.{name}", f"first.{name}", f"c.{name}").alias(name) for name in ("date", "hour")],
         "id",
         "nth",
         F.col("s").isNotNull().alias("in_source"),
@@ -125,13 +124,18 @@ def _findings(rules: ArchiveRules) -> Column:
     is_comparable = is_expected & row.isNotNull() & (F.col("entries") == 1)
     is_off = _is_off(rules)
     is_elsewhere = is_off & F.coalesce((row["date"] != entry["date"]) | (row["hour"] != entry["hour"]), F.lit(False))  # noqa: FBT003
-    has_other_user = _has_other_user(rules)
     altered = F.concat_ws(", ", F.when(is_off & ~is_elsewhere, F.lit("time")), *_other_values(rules))
     found += [
         (
             Kind.MISPLACED,
-            is_comparable & (has_other_user | is_elsewhere),
-            F.concat(at, F.lit(": belongs to "), _place(entry), F.lit(", is under "), _place(row)),
+            is_comparable & (_has_other_user(rules) | is_elsewhere),
+            F.concat(
+                at,
+                F.lit(": belongs to "),
+                _place(entry, entry["user"]),
+                F.lit(", is under "),
+                _place(row, _user_of_row()),
+            ),
         ),
         (Kind.ALTERED, is_comparable & (altered != ""), F.concat(at, F.lit(": not as in the source: "), altered)),
     ]
@@ -146,8 +150,13 @@ def _findings(rules: ArchiveRules) -> Column:
 
 
 def _has_other_user(rules: ArchiveRules) -> Column:
-    no_user = F.lit(rules.no_user).cast("string")
-    return ~F.coalesce("c.user", no_user).eqNullSafe(F.col("s.user")) & F.lit(rules.has_users)
+    """Return whether a row of a file with a column of users has another than its entry; an empty one is nobody."""
+    user = F.coalesce(_user_of_row(), F.lit(rules.no_user).cast("string"))
+    return F.col("c.user").isNotNull() & ~user.eqNullSafe(F.col("s.user"))
+
+
+def _user_of_row() -> Column:
+    return F.nullif(F.col("c.user"), F.lit(""))
 
 
 def _is_off(rules: ArchiveRules) -> Column:
@@ -155,7 +164,7 @@ def _is_off(rules: ArchiveRules) -> Column:
     tolerance = round(rules.time_tolerance_s * _MICROSECONDS)
     is_off = F.abs(F.col("c.event_time_us") - F.col("s.event_time_us")) > tolerance
     has_time = F.col("c.time_text").isNotNull()
-    return has_time & F.coalesce(is_off, F.lit(True)) & F.lit(rules.has_times)  # noqa: FBT003
+    return has_time & F.coalesce(is_off, F.lit(True))  # noqa: FBT003 - a value of SQL
 
 
 def _other_values(rules: ArchiveRules) -> list[Column]:
@@ -172,6 +181,6 @@ def _other_values(rules: ArchiveRules) -> list[Column]:
     ]
 
 
-def _place(side: Column) -> Column:
+def _place(side: Column, user: Column) -> Column:
     hour = F.lpad(side["hour"].cast("string"), 2, "0")
-    return F.concat_ws(" ", side["user"], side["date"], hour)
+    return F.concat_ws(" ", user, side["date"], hour)

@@ -159,7 +159,7 @@ class _Reader:
         return {
             "line": row.line,
             "id": fields[csv.id_column] or None,
-            "user": None if csv.user_column is None else fields.get(csv.user_column) or None,
+            "user": None if csv.user_column is None else fields.get(csv.user_column),
             "event_time_us": None if place is None else time_us,
             "time_text": time_text,
             "date": date,

@@ -167,8 +167,6 @@ class CsvAuditor:
         self._notes += judged.notes
         return by_id.ArchiveRules(
             values=tuple(csv.values),
-            has_users=csv.user_column is not None,
-            has_times=csv.time_column is not None,
             time_tolerance_s=csv.time_tolerance_s,
             no_user=user.missing_name,
             from_us=None if judged.from_ms is None else judged.from_ms * 1000,

@@ -144,7 +144,7 @@ def _reader_of(settings: CsvSettings) -> Callable[[Iterator[str]], Iterator[list
             feed,
             delimiter=settings.delimiter,
             quotechar=settings.quote,
-            escapechar=settings.escape,
+            escapechar=None if settings.escape == settings.quote else settings.escape,
             strict=True,
         )
 

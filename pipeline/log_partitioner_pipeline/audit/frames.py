@@ -102,7 +102,7 @@ IDENTIFIED = _struct(
     values=_SOURCE_VALUES,
 )
 # One row per row of an archived file; or, with a `kind`, one per finding about a file; or `unread`: it was refused.
-# Of a time that cannot be read only the text is known. A value is null where a file has no such column.
+# Of a time that cannot be read only the text is known. A user or value is null where a file has no such column.
 ARCHIVED = _struct(
     file=T.StringType(),
     line=T.IntegerType(),

@@ -103,7 +103,7 @@ def test_rows_broken_lines_and_files_come_out_of_one_reading(settings: JobSettin
     ]
     assert [(row.get("event_time_us"), row.get("time_text"), row.get("user")) for row in rows[:3]] == [
         ((FIVE_MS + 1000) * 1000, "2026-03-04T05:00:01", "u"),
-        (None, "never", None),
+        (None, "never", ""),
         (None, None, "-"),
     ]
     assert (rows[0]["date"], rows[0]["hour"], rows[3]["is_in_window"]) == ("2026-03-04", 5, False)

@@ -85,6 +85,12 @@ def test_an_open_quote_reads_no_more_lines_than_a_row_may_have() -> None:
     assert (ids(found), broken(found)) == (["a"] * 50, [2])
 
 
+def test_a_quote_that_escapes_itself_is_a_doubled_quote() -> None:
+    """As Spark and others call it; it is how quotes are written without any escape."""
+    found = read(b'id,x\na,"say ""so"""\n', CsvSettings(escape='"'))
+    assert found == [CsvRow(2, {"id": "a", "x": 'say "so"'})]
+
+
 def test_columns_come_from_each_header_or_from_settings() -> None:
     """The header of the file names its columns, in whatever order; without one settings do."""
     assert read(b"x,id\n1,a\n") == [CsvRow(2, {"x": "1", "id": "a"})]
