@@ -119,9 +119,9 @@ class ActivitySettings(Section):
     identity: Literal["root", "record"] = "root"
     """root: an entry that was republished (source topic chain) is the one of its root record, and counts once; record: every source record counts, for republishers that make several records of one. Fixed at creation."""
     references_max: PositiveInt = 5000
-    """References counted in one interval, unless one message alone has more; a backlog is worked off at this rate."""
+    """References read at once, unless one message alone has more; 40 times as many are counted at once at most."""
     bytes_max: PositiveBytes = 256 * 1024 * 1024
-    """Bytes of objects and messages counted in one interval, unless one message alone has more."""
+    """Bytes of objects and messages of the references read at once, unless one message alone has more."""
     ranges_max: PositiveInt = 1_000_000
     """Ranges of counted offsets in one state beyond which the job stops rather than grow it."""
     user_buckets: PositiveInt = 8

@@ -11,8 +11,12 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from log_partitioner.adapters.kafka.topics import Ends
+from log_partitioner.config.settings import KafkaSettings
 from log_partitioner_pipeline.activity.tables import PROPERTY_OFFSETS
+from log_partitioner_pipeline.jobs import user_activity
 from log_partitioner_pipeline.jobs.user_activity import Update, UserActivity
+from log_partitioner_pipeline.kafka import partition_ends
 from tests.integration.harness import Deployment
 from tests.integration.one_worker import run_through
 from tests.pipeline.conftest import Lake
@@ -320,19 +324,46 @@ def test_two_drivers_at_once(step: str, delivered: Delivered, lake_of: Callable[
     assert (hours_in(lake), days_in(lake)) == (delivered.hours, delivered.days)
 
 
-def test_states_are_written_once_per_interval(delivered: Delivered, lake_of: Callable[..., Lake]) -> None:
-    """Many references, few writes: each table once per interval, also where the driver died and came back."""
+def test_states_are_written_once_per_interval(
+    delivered: Delivered, lake_of: Callable[..., Lake], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Many references, few writes: each table once per interval, also where the driver died and came back.
+
+    Outline: half of the references is there; the driver dies, and comes back; the other half comes.
+    """
     messages = len(delivered.deployment.kafka.read_committed(delivered.deployment.references_topic))
     settings = {
         "PIPELINE_ACTIVITY__INTERVAL_S": str(INTERVAL_S),
         "PIPELINE_ACTIVITY__REFERENCES_MAX": str(messages // 2),
     }
     lake = lake_of(delivered.deployment, **settings)
-    with pytest.raises(DiedError):
-        count(lake, dies_before("_write_hours"))
+    with monkeypatch.context() as patch:
+        patch.setattr(user_activity, "partition_ends", half_way)
+        with pytest.raises(DiedError):
+            count(lake, dies_before("_write_hours"))
+        count(lake)
     count(lake)
     assert (hours_in(lake), days_in(lake)) == (delivered.hours, delivered.days)
     for table in ("user_hours", "user_days"):
         written = snapshots_of(lake, table)
         assert 1 < len(written) < messages / 10, f"{messages} references"
         assert min((later - earlier).total_seconds() for earlier, later in pairwise(written)) >= INTERVAL_S - 0.001
+
+
+def half_way(kafka: KafkaSettings, topic: str) -> dict[int, Ends]:
+    """Give the ends as they were when half of each partition was there."""
+    ends = partition_ends(kafka, topic)
+    return {number: end._replace(next=(end.first + end.next) // 2) for number, end in ends.items()}
+
+
+def test_driver_that_is_behind_writes_once(delivered: Delivered, lake_of: Callable[..., Lake]) -> None:
+    """Three slices of references that are all there: they are counted together, and nobody waits for intervals."""
+    references = len(delivered.deployment.references())
+    settings = {
+        "PIPELINE_ACTIVITY__INTERVAL_S": str(STOPPED_S),
+        "PIPELINE_ACTIVITY__REFERENCES_MAX": str(references // 3 + 1),
+    }
+    lake = lake_of(delivered.deployment, **settings)
+    count(lake)
+    assert (hours_in(lake), days_in(lake)) == (delivered.hours, delivered.days)
+    assert [len(snapshots_of(lake, table)) for table in ("user_hours", "user_days")] == [1, 1]

@@ -1,9 +1,10 @@
 """References topic -> entries and bytes per user and hour, per user and day (ADR 7).
 
-States are written at most once per interval, always the newest: first days, which are made from hours, then hours, then
-the offsets. If the job is killed in between, the next start reads the same references again. A written state knows the
-entries it has counted, and a state that was not written is made again. In any other order, a written state would know
-an entry that a later one has missed.
+References are read until the driver has caught up, an interval at most, and counted together. States are written at
+most once per interval, always the newest: first days, which are made from hours, then hours, then the offsets. If the
+job is killed in between, the next start reads the same references again. A written state knows the entries it has
+counted, and a state that was not written is made again. In any other order, a written state would know an entry that a
+later one has missed.
 """
 
 from __future__ import annotations
@@ -32,12 +33,15 @@ from log_partitioner_pipeline.topic_identity import require_same_topic
 from log_partitioner_pipeline.whose import OneHistory, claim, history_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
     from pyspark.sql import DataFrame, SparkSession
 
     from log_partitioner.formats.reference import Reference
     from log_partitioner_pipeline.config import JobSettings
 
 _ATTEMPTS = 5
+_SLICES_MAX = 40
 
 
 def run(settings: JobSettings, *, continuous: bool) -> None:
@@ -103,7 +107,8 @@ class UserActivity:
             with self._progress:
                 self._progress.step("references", total=0 if continuous else behind, unit="offsets")
                 while True:
-                    for one in self._references.slices(offsets, ends, bounds):
+                    slices = self._references.slices(offsets, ends, bounds)
+                    for one in join(slices, interval_s=self._settings.interval_s, now_s=time.monotonic):
                         self._wait_until_due()
                         self._count(one)
                         offsets = one.offsets
@@ -192,6 +197,26 @@ class UserActivity:
 
     def _write_offsets(self, update: Update) -> None:
         self._hours.write_offsets(self._topic, update.offsets)
+
+
+def join(slices: Iterable[Slice], *, interval_s: float, now_s: Callable[[], float]) -> Iterator[Slice]:
+    """Join the slices that are read within an interval, so that each state is written once for all of them.
+
+    A driver that is far behind reads `_SLICES_MAX` at most before it writes: references in hand take its memory.
+    """
+    some: list[Slice] = []
+    begun_s = now_s()
+    for one in slices:
+        some.append(one)
+        if len(some) == _SLICES_MAX or now_s() - begun_s >= interval_s:
+            yield _one_of(some)
+            some, begun_s = [], now_s()
+    if some:
+        yield _one_of(some)
+
+
+def _one_of(slices: list[Slice]) -> Slice:
+    return Slice([message for one in slices for message in one.messages], slices[-1].offsets)
 
 
 def seconds_until_due(written_at_ms: int, *, now_ms: int, interval_s: float) -> float:
