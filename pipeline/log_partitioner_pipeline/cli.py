@@ -19,9 +19,8 @@ from log_partitioner.version import product_version
 from log_partitioner_pipeline.config import JobSettings, load_all
 from log_partitioner_pipeline.errors import cause_of, said_of
 from log_partitioner_pipeline.jobs import compare
-from log_partitioner_pipeline.jobs.audit_options import add_audit_arguments
+from log_partitioner_pipeline.jobs.audit_options import add_audit_arguments, add_report_arguments
 from log_partitioner_pipeline.progress import CLEAR_LINE
-from log_partitioner_pipeline.report.options import add_report_arguments
 from log_partitioner_pipeline.signals import ended_by_signals
 
 _CONSOLE = structlog.dev.ConsoleRenderer()

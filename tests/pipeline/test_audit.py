@@ -15,7 +15,7 @@ from log_partitioner.proof.accounting import ExitCode
 from log_partitioner_pipeline.audit.auditor import Auditor, Options
 from log_partitioner_pipeline.audit.result import Result, Window
 from log_partitioner_pipeline.jobs.materialize import Materialize
-from log_partitioner_pipeline.report.files import write_page
+from log_partitioner_pipeline.report.page import write_page
 from tests.integration.harness import Deployment
 from tests.integration.one_worker import run_through
 from tests.pipeline.conftest import Lake
@@ -140,7 +140,9 @@ def test_every_fault_is_named_and_nothing_else(
     write_page(result, tmp_path / "page.html", logs=sorted(deployment.root.glob("run-*.log")))
     page = (tmp_path / "page.html").read_text()
     assert not [one for one in result.findings if f"{len(one.examples)} example" not in page]
-    assert f"rebalances: {2 * FLUSHES}, positioned: {FLUSHES}, flush committed: {FLUSHES}, batch discarded: 0" in page
+    assert f"flush committed: {FLUSHES}, partitions assigned: {FLUSHES}, partitions revoked: {FLUSHES}" in page
+    assert f"positioned: {FLUSHES}" in page
+    assert "batch discarded" not in page
     assert "of a worker.</p>" not in page, "a line of a real log was not read"
     assert "only a log tells of it" in page
 

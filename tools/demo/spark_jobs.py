@@ -14,10 +14,10 @@ from pathlib import Path
 from log_partitioner_pipeline import cli
 from log_partitioner_pipeline.config import load_all
 from log_partitioner_pipeline.jobs import audit, materialize
-from log_partitioner_pipeline.report import files
+from log_partitioner_pipeline.report import page
 from log_partitioner_pipeline.session import open_session
 
-PRELOADED = (audit, materialize, files)  # `cli` imports them job by job, and they take seconds
+PRELOADED = (audit, materialize, page)  # `cli` imports them job by job, and they take seconds
 
 
 def main() -> int:

@@ -142,7 +142,7 @@ class Runs:
         sys.stdout.write(to_text(result))
         sys.stdout.flush()
         if self._arguments.html_file is not None:
-            from log_partitioner_pipeline.report.files import write_page  # noqa: PLC0415 - matplotlib takes a second to import
+            from log_partitioner_pipeline.report.page import write_page  # noqa: PLC0415 - matplotlib takes a second to import
 
             write_page(
                 result,

@@ -1,4 +1,4 @@
-"""The options of the command, and the window that they ask for; imports nothing heavy, for a quick command line."""
+"""The options of audit and report, and the window of an audit; imports nothing heavy, for a quick command line."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from pathlib import Path
 from log_partitioner.config.section import seconds_of
 from log_partitioner_pipeline.audit.result import Window, Witness
 from log_partitioner_pipeline.errors import PipelineError
-from log_partitioner_pipeline.report.options import add_page_arguments
 
 
 def add_audit_arguments(parser: argparse.ArgumentParser) -> None:
@@ -55,10 +54,27 @@ def add_audit_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--examples", type=int, default=10, metavar="N", help="examples of each kind (%(default)s)")
     parser.add_argument("--json", dest="json_file", type=Path, metavar="FILE", help="write the result as JSON")
-    add_page_arguments(parser, is_required=False)
+    parser.add_argument("--html", dest="html_file", type=Path, metavar="FILE", help="write a page for people")
+    _add_logs(parser)
     parser.add_argument(
         "--every", type=_seconds, metavar="DURATION", help="go on: an audit so often, such as 1h; by default one alone"
     )
+
+
+def add_report_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of the command that makes a page of results that are there."""
+    parser.add_argument(
+        "results",
+        type=Path,
+        nargs="+",
+        metavar="RESULT.json",
+        help="results of audits, as --json writes them; the newest is reported, the others stand beside it",
+    )
+    parser.add_argument("--history", type=Path, metavar="DIR", help="directory of earlier results, too")
+    parser.add_argument(
+        "--html", dest="html_file", type=Path, required=True, metavar="FILE", help="write a page for people"
+    )
+    _add_logs(parser)
 
 
 def archive_of(given: argparse.Namespace, location: str | None) -> str | None:
@@ -100,6 +116,17 @@ def window_of(given: argparse.Namespace) -> Window:
     if begin is not None and end is not None and begin >= end:
         raise PipelineError("--from is not before --until")
     return Window(from_ms=begin, until_ms=end, padding_s=given.padding)
+
+
+def _add_logs(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--logs",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="a worker's log (JSON lines), for the page: what happened around findings; once for each log",
+    )
 
 
 def _moment_ms(text: str) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from log_partitioner_pipeline.audit.history import read_result
-from log_partitioner_pipeline.report.files import write_page
+from log_partitioner_pipeline.report.page import write_page
 
 
 def run(arguments: argparse.Namespace) -> int:

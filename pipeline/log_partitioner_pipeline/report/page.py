@@ -1,192 +1,230 @@
 """A result, those before it and the workers' logs -> one HTML page.
 
-Nothing in a page comes from a clock or from this machine: the same input yields the same bytes. Texts of the data are
-escaped by the templates, and the page forbids itself scripts and the network.
+Nothing in a page comes from a clock or from this machine: the same input yields the same bytes. The template escapes
+texts of the data, and the page forbids itself scripts and the network.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
+from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from log_partitioner.formats.log_events import EVENTS, BatchCommitted, BatchDiscarded, Positioned
 from log_partitioner.privacy import printable
-from log_partitioner_pipeline.audit.result import Archive, Hour, Result, Witness
-from log_partitioner_pipeline.report import plots, series, words
-from log_partitioner_pipeline.report.around import facts_of, moments_of
-from log_partitioner_pipeline.report.beside import Range, ranges_of
-from log_partitioner_pipeline.report.events import REBALANCES, Log
-from log_partitioner_pipeline.report.svg import Plot
-from log_partitioner_pipeline.report.timeline import timeline
+from log_partitioner_pipeline.audit.history import kept, read_result
+from log_partitioner_pipeline.audit.result import Example, Result, Verdict, Window, Witness
+from log_partitioner_pipeline.errors import PipelineError
+from log_partitioner_pipeline.report import words
+from log_partitioner_pipeline.report.around import Log, Range, ranges_of, read_log
+from log_partitioner_pipeline.report.plots import plots_of
 
 RANGES_OPEN = 40
 RANGES_SHOWN = 1000
 EXAMPLES_SHOWN = 1000
 HOURS_SHOWN = 500
 AUDITS_SHOWN = 60
-_EVENTS_COUNTED = (BatchCommitted, BatchDiscarded, Positioned)
+
+Cell = str | int | None
 
 
-class Account(NamedTuple):
-    """One line of the table of accounts; `number` None: not asked for. `is_wrong`: it should be 0."""
+class Table(NamedTuple):
+    """One table; numbers stand on the right of their cells."""
 
-    name: str
-    number: int | None
-    text: str = ""
-    is_wrong: bool = False
+    title: str
+    heads: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
+
+
+def write_page(
+    result: Result,
+    file: Path,
+    *,
+    earlier: Sequence[Result] = (),
+    history: Path | None = None,
+    logs: Sequence[Path] = (),
+) -> None:
+    """Write the page of a result beside earlier ones about the same witness; replaces a page that is there as a whole.
+
+    A file of the history that is no result is left out, and the page says so.
+
+    Raises:
+        PipelineError: a log cannot be read, or the page cannot be written.
+    """
+    results, notes = list(earlier), []
+    for kept_file in kept(history) if history is not None else []:
+        try:
+            results.append(read_result(kept_file))
+        except PipelineError as error:
+            notes.append(f"left out of the history: {error}")
+    try:
+        log = read_log(_lines(logs)) if logs else None
+    except OSError as error:
+        raise PipelineError(f"a log cannot be read: {error}") from error
+    page = render(result, earlier=results, log=log, notes=notes)
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        partial = file.with_name(f"{file.name}.partial")
+        partial.write_text(page, encoding="utf-8")
+        partial.replace(file)
+    except OSError as error:
+        raise PipelineError(f"the page cannot be written: {error}") from error
 
 
 def render(result: Result, *, earlier: Sequence[Result] = (), log: Log | None = None, notes: Sequence[str] = ()) -> str:
     """Make the page of `result`; `earlier` are results to compare it with, `notes` are remarks about the input."""
-    events = [] if log is None else log.events
-    ranges = ranges_of(result, events)
-    audited = series.audits([*earlier, result])[-AUDITS_SHOWN:]
+    audits = audits_of(result, earlier)
     return (
         _templates()
         .get_template("page.html.j2")
         .render(
             result=result,
-            title=words.verdict_title(result.verdict),
-            sentence=words.verdict_sentence(result),
-            accounts=accounts_of(result),
-            flow=_flow(result),
-            found=_found(result),
-            timeline=timeline(ranges, result.flushes, events),
-            ranges=ranges,
+            sentence=_sentence(result),
+            window=_window(result.window),
+            notes=[*result.notes, *notes],
+            accounts=list(_accounts(result)),
+            plots=plots_of(result, audits),
+            ranges=ranges_of(result, log.events if log else [], examples_max=EXAMPLES_SHOWN),
+            log=log,
+            events=sorted(Counter(event.name for event in log.events).items()) if log else [],
+            audits=_audits(audits),
+            details=_tables(result),
+            is_archive=result.against is Witness.CSV,
             ranges_open=RANGES_OPEN,
             ranges_shown=RANGES_SHOWN,
             examples_shown=EXAMPLES_SHOWN,
-            hours=_shown(result.hours),
-            record_hours=result.record_hours[-HOURS_SHOWN:],
-            audited=audited,
-            audits=plots.over_audits(audited) if len(audited) > 1 else None,
-            log=log,
-            logged=_logged(log),
-            notes=[*result.notes, *notes],
-            is_archive=result.against is Witness.CSV,
         )
     )
 
 
-def accounts_of(result: Result) -> list[tuple[str, list[Account]]]:
-    """Return the table of accounts in its parts."""
-    counts, wrong = result.counts, {finding.kind.value: finding.count for finding in result.findings}
-    entry_kinds = ("missing", "duplicated", "unexpected", "misplaced", "altered", "meta", "id_mismatch")
-    letter_kinds = ("dead_letter_missing", "dead_letter_duplicated", "dead_letter_unexpected", "dead_letter_wrong")
-    shown = (*entry_kinds, *letter_kinds)
-    others = sum(count for kind, count in wrong.items() if kind not in shown)
-    parts = [
-        (
-            "Source",
-            [
-                Account("records", counts.records),
-                Account("entries", counts.entries),
-                Account("deliverable", counts.deliverable, "entries that must be in a file"),
-                Account("dead", counts.dead, "entries that must be in a dead letter"),
-            ],
-        ),
-        (
-            "Delivered",
-            [
-                Account("in files", counts.in_files, "entries found there, each once"),
-                Account("in dead letters", counts.in_dead_letters, "entries found there, each once"),
-                Account("rows", counts.rows, "of all references that were read, those of the padding too"),
-                *_where_any("rows of retired objects", counts.rows_retired, "of these; read from the table"),
-                Account("in the table", counts.in_table, "rows of the window"),
-            ],
-        ),
-        (
-            "Wrong",
-            [Account(words.kind_name(kind), wrong.get(kind, 0), is_wrong=True) for kind in entry_kinds[:5]]
-            + [Account(words.kind_name(kind), wrong[kind], is_wrong=True) for kind in shown[5:] if kind in wrong]
-            + [Account("other findings", others, "references, objects, flush records, table", is_wrong=True)],
-        ),
-        (
-            "Announced",
-            [
-                Account("references", counts.references),
-                Account("objects", counts.objects, words.size(counts.object_bytes)),
-                *_where_any("objects retired", counts.objects_retired, "of these; the table has their entries"),
-                Account("flush records", counts.flushes),
-                Account("objects listed", counts.objects_listed, "under the prefix"),
-            ],
-        ),
-    ]
-    if result.ids is not None:
-        ids = result.ids
-        parts.append(
-            (
-                "Unique ids",
-                [
-                    Account("in the source", ids.in_source),
-                    Account("in files", ids.in_files),
-                    Account("missing ids", ids.missing, is_wrong=True),
-                    Account("surplus ids", ids.surplus, is_wrong=True),
-                    Account("repeated in the source", ids.repeated_in_source, "by the producer"),
-                ],
-            )
-        )
-    if result.archive is not None:
-        parts.insert(1, ("Archive", _archive(result.archive)))
-    return parts
+def audits_of(result: Result, earlier: Iterable[Result]) -> list[Result]:
+    """Return the newest audits up to this one about the same witness, each once, the oldest first."""
+    before = [one for one in earlier if one.against is result.against and one.started_at_ms <= result.started_at_ms]
+    once = {one.run_id: one for one in (*before, result)}
+    return sorted(once.values(), key=lambda one: (one.started_at_ms, one.run_id))[-AUDITS_SHOWN:]
 
 
-def _where_any(name: str, number: int, text: str) -> list[Account]:
-    return [Account(name, number, text)] if number else []
+def _accounts(result: Result) -> Iterator[Table]:
+    for title, counts in (("Counts", result.counts), ("Archive", result.archive), ("Unique ids", result.ids)):
+        if counts is not None:
+            yield Table(title, (), list(_cells(counts).items()))
+    yield Table("Dead letters by reason", (), list(result.dead_letters.items()))
 
 
-def _archive(archive: Archive) -> list[Account]:
-    counts = msgspec.structs.asdict(archive)
-    del counts["bytes"]
-    sizes = {"files": words.size(archive.bytes)}
-    return [Account(name.replace("_", " "), count, sizes.get(name, "")) for name, count in counts.items()]
+def _audits(audits: Sequence[Result]) -> Table:
+    rows = [(words.moment(one.started_at_ms), words.plain(one.verdict), _found(one)) for one in reversed(audits)]
+    return Table(f"The last {len(audits)} audits as a table", ("audited at (UTC)", "verdict", "findings"), rows)
 
 
-def _flow(result: Result) -> list[Plot]:
-    """Plot the flow of entries in and out."""
-    entries, lag = series.entries_per_hour(result), series.lag_per_hour(result)
-    files, sizes = series.files_per_hour(result), series.sizes_per_hour(result)
-    drawn = [] if entries is None else [plots.entries(entries)]
-    drawn += [] if lag is None else [plots.lag(lag)]
-    if files is not None:
-        # results of before the sizes were known have files only
-        drawn.append(plots.files(files, sizes if sizes is not None and sizes.edges_ms == files.edges_ms else None))
-    return drawn
+def _tables(result: Result) -> Iterator[Table]:
+    hours = sorted(result.hours, key=lambda one: (bool(one.findings), one.date, one.hour))[-HOURS_SHOWN:]
+    hours.sort(key=lambda one: (one.date, one.hour))
+    of_all = f"{len(hours)} of {len(result.hours) + result.hours_left_out:,}"
+    yield _table(f"Dates and hours of event time: {of_all}", hours)
+    record_hours = result.record_hours[-HOURS_SHOWN:]
+    of_all = f"{len(record_hours)} of {len(result.record_hours):,}"
+    yield _table(f"Hours of record timestamps (UTC): {of_all}", record_hours)
+    yield _table("Offsets that were audited", result.coverage)
+    yield Table("Ids that differ", (), [(text,) for text in result.ids.examples] if result.ids else [])
+    yield Table("Places", (), list(result.places.items()))
+    yield Table("Seconds by step", (), [(name, f"{took_s:.1f}") for name, took_s in result.durations_s.items()])
 
 
-def _found(result: Result) -> Plot | None:
-    found = series.findings_per_hour(result)
-    return None if found is None else plots.findings(found)
+def _table(title: str, rows: Sequence[msgspec.Struct]) -> Table:
+    """Make a table of all fields."""
+    cells = [_cells(row) for row in rows]
+    return Table(title, list(cells[0]) if cells else (), [list(one.values()) for one in cells])
 
 
-def _shown(hours: Sequence[Hour]) -> list[Hour]:
-    """Choose hours for a table: those with findings before others, the newest of each."""
-    ordered = sorted(hours, key=lambda one: (not one.findings, [-ord(char) for char in one.date], -one.hour))
-    return sorted(ordered[:HOURS_SHOWN], key=lambda one: (one.date, one.hour))
+def _cells(row: msgspec.Struct) -> dict[str, Cell]:
+    """Return the fields by their names in words, with values for a person."""
+    return {words.plain(name): _cell(name, value) for name, value in msgspec.structs.asdict(row).items()}
 
 
-def _logged(log: Log | None) -> list[tuple[str, int]]:
-    """Count the events that were read."""
-    if log is None:
-        return []
-    told = [event.told for event in log.events]
-    counted = [("rebalances", sum(isinstance(one, REBALANCES) for one in told))]
-    return counted + [
-        (words.kind_name(name), sum(isinstance(one, kind) for one in told))
-        for name, kind in EVENTS.items()
-        if kind in _EVENTS_COUNTED
-    ]
+def _cell(name: str, value: object) -> Cell:
+    match value:
+        case dict():
+            return ", ".join(f"{count:,} {words.plain(kind)}" for kind, count in value.items())
+        case list():
+            return len(value)
+        case bool():
+            return "yes" if value else "no"
+        case int() if name == "begins_ms":
+            return words.moment(value)
+        case int() if name.endswith("_ms"):
+            return words.seconds(value)
+        case int() if "bytes" in name:
+            return words.size(value)
+        case int() | None:
+            return value
+        case Verdict():
+            return words.plain(value)
+        case _:
+            return str(value)
+
+
+def _sentence(result: Result) -> str:
+    """Say what the verdict means for this result."""
+    counts, doubts = result.counts, words.plural(len(result.could_not_tell), "reason", "reasons")
+    match result.verdict:
+        case Verdict.CLEAN if counts.entries == 0:
+            return "The source has no entries here, and nothing else claims any."
+        case Verdict.CLEAN if result.against is Witness.CSV:
+            return "As far as source and archive can be compared, the archive has each entry once, as it should be."
+        case Verdict.CLEAN:
+            table = "" if counts.in_table is None else ", and in the table as in the files"
+            entries = words.plural(counts.entries, "entry", "entries")
+            return f"{entries} of the source: each is in exactly one file or dead letter{table}."
+        case Verdict.FINDINGS:
+            total = words.plural(sum(one.count for one in result.findings), "finding", "findings")
+            besides = f" The audit could not tell all, for {doubts}." if result.could_not_tell else ""
+            return f"{total}: {_found(result)}.{besides}"
+        case Verdict.COULD_NOT_TELL:
+            return f"Nothing wrong was found, but that is not the whole answer, for {doubts}."
+
+
+def _window(window: Window) -> str:
+    if window.is_everything:
+        return "everything that the worker answers for"
+    begin = "the beginning" if window.from_ms is None else words.moment(window.from_ms)
+    return f"records from {begin} until {'the end' if window.until_ms is None else words.moment(window.until_ms)}"
+
+
+def _found(result: Result) -> str:
+    return ", ".join(f"{one.count:,} {words.plain(one.kind)}" for one in result.findings)
+
+
+def _place(one: Range) -> str:
+    offsets = [example.offset for example in one.examples if example.offset is not None]
+    if one.tp is None or not offsets:
+        return "of no offsets"
+    first, last = min(offsets), max(offsets)
+    return f"{one.tp} offset {first}" if first == last else f"{one.tp} offsets {first} to {last}"
+
+
+def _facts(one: Example) -> str:
+    """Write what is known of a finding beside its place and text."""
+    names = ("user", "date", "hour", "id", "object", "reference_id", "batch_id", "worker")
+    facts = {words.plain(name): getattr(one, name) for name in names}
+    facts["record of"] = None if one.timestamp_ms is None else words.moment(one.timestamp_ms)
+    return ", ".join(f"{name} {value}" for name, value in facts.items() if value is not None)
+
+
+def _lines(files: Iterable[Path]) -> Iterator[bytes]:
+    for file in files:
+        with file.open("rb") as lines:
+            yield from lines
 
 
 @cache
 def _templates() -> Environment:
     environment = Environment(
-        loader=PackageLoader("log_partitioner_pipeline.report"),
+        loader=PackageLoader("log_partitioner_pipeline.report", "."),
         autoescape=True,
         undefined=StrictUndefined,
         finalize=_finalized,
@@ -196,26 +234,15 @@ def _templates() -> Environment:
     environment.filters |= {
         "number": words.number,
         "plural": words.plural,
-        "size": words.size,
         "moment": words.moment,
-        "precise": words.precise,
         "seconds": words.seconds,
-        "kind": words.kind_name,
-        "moments": moments_of,
-        "facts": facts_of,
+        "words": words.plain,
+        "place": _place,
+        "facts": _facts,
     }
-    environment.globals |= {"meanings": words.MEANINGS, "window_words": words.window_words, "place": _place}
     return environment
 
 
 def _finalized(value: object) -> object:
     """Show characters of the data by their numbers if they are invisible."""
     return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
-
-
-def _place(one: Range) -> str:
-    if one.tp is None:
-        return "of no offsets"
-    if one.first_offset == one.last_offset:
-        return f"{one.tp} offset {one.first_offset}"
-    return f"{one.tp} offsets {one.first_offset} to {one.last_offset}"

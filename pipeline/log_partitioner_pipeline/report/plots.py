@@ -1,194 +1,253 @@
-"""Series -> plots; a line or a filling repeats whatever a colour tells."""
+"""Results -> plots as SVG that stands inside a page; the only user of matplotlib.
+
+The same result yields the same bytes, no two plots share an id, and a line or a hatch repeats what a colour tells.
+Many hours become fewer, wider steps. Hours far from the rest (entries from 1970 are real) are left out and counted.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+import io
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
 
+import matplotlib as mpl
 import numpy as np
+from markupsafe import Markup, escape
 from matplotlib.axes import Axes
+from matplotlib.dates import date2num
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator, NullLocator
 
-from log_partitioner_pipeline.audit.result import Verdict
-from log_partitioner_pipeline.report import series, words
-from log_partitioner_pipeline.report.axes import SIZES, TIMES, Scale, amounts, counted, dates, legend, over_time
-from log_partitioner_pipeline.report.series import Audited, Steps
-from log_partitioner_pipeline.report.svg import INK, MUTED, PAPER, SERIES, Plot, Shape, plot
+from log_partitioner_pipeline.audit.result import Hour, RecordHour, Result, Verdict
+from log_partitioner_pipeline.report import words
 
-Look = tuple[str, str]
-"""Colour and hatch."""
-Numbers = np.ndarray[Any, np.dtype[np.float64]]
+STEPS_MAX = 400
+_HOUR_MS = 3_600_000
+_SPARSE = 10
+_NEAR_MS = 31 * 24 * _HOUR_MS
+_PLOTTED_MS = tuple(round(datetime(year, 1, 1, tzinfo=UTC).timestamp()) * 1000 for year in (1900, 2200))
+_KINDS_MAX = 6
+_OTHERS = "others"
+_LAGS_S = (0, 1, 10, 60, 600, 3600, 36_000, 86_400, 864_000, 8_640_000)
 
-_BLUE, _ORANGE, _GREEN, _RED, _SKY, _PURPLE, _YELLOW, _GREY = SERIES
-_LOOKS_OF = {
-    "missing": (_RED, ""),
-    "duplicated": (_PURPLE, "////"),
-    "misplaced": (_BLUE, "\\\\\\\\"),
-    series.OTHERS: (_GREY, ""),
-}
-_LOOKS = ((_ORANGE, ""), (_GREEN, "////"), (_SKY, ""), (_YELLOW, "////"), (_BLUE, "----"), (_RED, "xxxx"))
+_BLUE, _ORANGE, _GREEN, _RED, _PURPLE, _GREY = "#0072b2", "#dd8f00", "#00855f", "#c2410c", "#a3498a", "#6b7280"
+_LOOKS = ((_RED, ""), (_PURPLE, "////"), (_BLUE, "\\\\\\\\"), (_ORANGE, ""), (_GREEN, "----"), (_GREY, "xxxx"))
 _VERDICTS = {Verdict.CLEAN: ("o", _GREEN), Verdict.FINDINGS: ("X", _RED), Verdict.COULD_NOT_TELL: ("d", _ORANGE)}
-# name, line, colour, width
-_PERCENTILES = (("max", ":", MUTED, 1.2), ("p99", "--", _ORANGE, 1.6), ("p50", "-", _BLUE, 2.0))
-_BARS_MIN = 8
-_DAY_H = 24
+_STYLE: Any = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "log-partitioner",
+    "text.parse_math": False,
+    "timezone": "UTC",
+    "date.converter": "concise",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.grid.axis": "y",
+    "axes.axisbelow": True,
+    "axes.facecolor": "none",
+    "figure.facecolor": "none",
+    "figure.figsize": (8, 2.8),
+    "figure.constrained_layout.use": True,
+    "legend.frameon": False,
+    "hatch.linewidth": 0.6,
+}
+_NO_METADATA = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+
+Numbers = np.ndarray[Any, np.dtype[Any]]
 
 
-def entries(steps: Steps) -> Plot:
-    """Plot source against output, and missing or duplicated entries below, if there are any."""
-    wrong = [name for name in ("missing", "duplicated") if steps.has(name)]
+class Plot(NamedTuple):
+    """One plot; `text` says what is plotted, for those who do not see it, too."""
 
-    def draw(figure: Figure, shape: Shape) -> None:
-        heights = [3, 1] if wrong else [1]
-        rows = figure.subplots(len(heights), sharex=True, height_ratios=heights, squeeze=False)[:, 0]
-        edges = dates(steps.edges_ms)
-        stacked = {"in files": _of(steps, "files"), "in dead letters": _of(steps, "dead letters")}
-        _stack(rows[0], edges, stacked, ((_BLUE, ""), (_ORANGE, "////")))
-        source = _of(steps, "source")
-        rows[0].stairs(source, edges, baseline=None, color=INK, linewidth=1.4, label="in the source")
-        counted(rows[0], "entries")
-        if wrong:
-            _stack(rows[1], edges, {name: _of(steps, name) for name in wrong}, _looks_of(wrong))
-            counted(rows[1], "findings")
-        over_time(rows[-1], shape)
-        legend(figure, shape.columns)
+    name: str
+    title: str
+    text: str
+    svg: Markup
 
-    text = (
-        "By the Kafka timestamps of their records, UTC. The line is what the source has; where it stands above the "
-        "areas, entries are in neither files nor dead letters."
+
+class Steps:
+    """Steps of equal width from the first hour to the last, without hours far from most of the data.
+
+    `weights` tell where that is; `edges_ms` are one more than there are steps.
+    """
+
+    def __init__(self, at_ms: Sequence[int], weights: Sequence[int]) -> None:
+        at, order = np.array(at_ms), np.argsort(at_ms)
+        reached = np.cumsum(np.array(weights, float)[order])
+        middle = at[order][np.searchsorted(reached, reached[-1] / 2)]
+        is_sparse = np.ptp(at) > _HOUR_MS * max(_SPARSE * len(at), STEPS_MAX)
+        self._kept = (np.abs(at - middle) <= _NEAR_MS) | (not is_sparse)
+        self.left_out = int(np.count_nonzero(~self._kept))
+        at = at[self._kept]
+        self.hours = int(np.ptp(at) // (_HOUR_MS * STEPS_MAX)) + 1
+        self._nth = (at - at.min()) // (_HOUR_MS * self.hours)
+        self.edges_ms = at.min() + _HOUR_MS * self.hours * np.arange(self._nth.max() + 2)
+
+    def sums(self, values: Sequence[int]) -> Numbers:
+        """Return the sum of each step's hours."""
+        return np.bincount(self._nth, np.array(values)[self._kept])
+
+    def worst(self, values: Sequence[float]) -> Numbers:
+        """Return the highest value of each step's hours; nan if it has none."""
+        worst = np.full(len(self.edges_ms) - 1, np.nan)
+        np.fmax.at(worst, self._nth, np.array(values)[self._kept])
+        return worst
+
+    def __str__(self) -> str:
+        return "hour" if self.hours == 1 else f"{self.hours} hours"
+
+
+def plots_of(result: Result, audits: Sequence[Result]) -> dict[str, Plot]:
+    """Draw what can be drawn of a result and of `audits`, the oldest first: entries, lag, findings, audits."""
+    of_records = [(at_ms, one) for one in result.record_hours if (at_ms := _plotted(one.begins_ms)) is not None]
+    of_lags = [(at_ms, one) for at_ms, one in of_records if one.lag_max_ms is not None]
+    of_events = [(at_ms, one) for one in result.hours if (at_ms := _plotted(_begin_ms(one))) is not None]
+    plots = []
+    with mpl.rc_context(_STYLE):
+        if of_records:
+            plots.append(_entries(of_records))
+        if of_lags:
+            plots.append(_lag(of_lags))
+        if any(hour.findings for _, hour in of_events):
+            plots.append(_findings(of_events))
+        if len(audits) > 1:
+            plots.append(_audits(audits))
+    return {plot.name: plot for plot in plots}
+
+
+def _entries(hours: Sequence[tuple[int, RecordHour]]) -> Plot:
+    steps = Steps([at_ms for at_ms, _ in hours], [hour.entries for _, hour in hours])
+    wrong = {name: steps.sums([getattr(hour, name) for _, hour in hours]) for name in ("missing", "duplicated")}
+    wrong = {name: values for name, values in wrong.items() if values.any()}
+    figure = Figure(figsize=(8, 4 if wrong else 2.8))
+    rows = figure.subplots(2 if wrong else 1, sharex=True, squeeze=False, height_ratios=[3, 1] if wrong else None)[:, 0]
+    files, letters, source = (
+        steps.sums([getattr(hour, name) for _, hour in hours]) for name in ("in_files", "in_dead_letters", "entries")
     )
-    title = f"Entries per {_step(steps)}, source and output"
-    return plot("entries", title, _with_left_out(text, steps), height_in=3.6, draw=draw)
+    _stack(rows[0], steps, {"in files": files, "in dead letters": letters}, [(_BLUE, ""), (_ORANGE, "////")])
+    rows[0].stairs(source, _dates(steps.edges_ms), baseline=None, color="black", label="in the source")
+    _count(rows[0], "entries")
+    if wrong:
+        _stack(rows[1], steps, wrong, _LOOKS)
+        _count(rows[1], "findings")
+    text = (
+        "By the Kafka timestamps of records, UTC. If the line of the source is above the areas, entries are in "
+        "neither files nor dead letters."
+    )
+    return _plot("entries", f"Entries per {steps}: source, output", text, figure, steps)
 
 
-def lag(steps: Steps) -> Plot:
-    """Plot how long records waited."""
-
-    def draw(figure: Figure, shape: Shape) -> None:
-        axes = figure.subplots()
-        _percentiles(axes, steps, TIMES)
-        over_time(axes, shape)
-        legend(figure, shape.columns)
-
-    text = "From a record's Kafka timestamp to the end of the flush that covers it, by hour of the timestamp, UTC."
-    return plot("lag", f"Delivery lag per {_step(steps)}", _with_left_out(text, steps), height_in=2.8, draw=draw)
-
-
-def files(counts: Steps, sizes: Steps | None) -> Plot:
-    """Plot files, their bytes together, and their sizes, if these are known."""
-
-    def draw(figure: Figure, shape: Shape) -> None:
-        rows = figure.subplots(2 if sizes is None else 3, sharex=True)
-        edges = dates(counts.edges_ms)
-        titles = ("files", "bytes of all together", "bytes of one file")
-        together = _of(counts, "bytes")
-        unit, label = SIZES.unit_of(float(together.max()))
-        for axes, values, colour, title in (
-            (rows[0], _of(counts, "files"), _BLUE, titles[0]),
-            (rows[1], together / unit, _GREEN, titles[1]),
-        ):
-            axes.stairs(values, edges, fill=True, color=colour)
-            axes.set_title(title)
-            counted(axes, "")
-        rows[1].set_ylabel(label)
-        if sizes is not None:
-            _percentiles(rows[2], sizes, SIZES)
-            rows[2].set_title(titles[2])
-            figure.legend(loc="outside lower left", ncols=shape.columns)
-        over_time(rows[-1], shape)
-
-    text = "Files that references of this hour name, by date and hour of event time in the worker's partition zone."
-    height_in = 3.4 if sizes is None else 5.2
-    title = f"Files per {_step(counts)} of event time"
-    return plot("files", title, _with_left_out(text, counts), height_in=height_in, draw=draw)
+def _lag(hours: Sequence[tuple[int, RecordHour]]) -> Plot:
+    steps = Steps([at_ms for at_ms, _ in hours], [hour.records for _, hour in hours])
+    figure = Figure()
+    axes = figure.subplots()
+    middles = _dates((steps.edges_ms[:-1] + steps.edges_ms[1:]) / 2)
+    high = 1.0
+    for name, line, colour in (("max", "s:", _GREY), ("p99", "^--", _ORANGE), ("p50", "o-", _BLUE)):
+        lags_s = steps.worst([(getattr(hour, f"lag_{name}_ms") or 0) / 1000 for _, hour in hours])
+        axes.plot(middles, lags_s, line, color=colour, markersize=3, label=name)
+        high = max(high, np.nanmax(lags_s))
+    axes.xaxis_date()
+    axes.set_yscale("symlog", linthresh=1)
+    axes.set_ylim(top=high * 1.5)
+    marks = [one for one in _LAGS_S if one <= high * 1.5]
+    axes.set_yticks(marks, [words.seconds(one * 1000).removesuffix(" 0 s").removesuffix(" 0 min") for one in marks])
+    axes.yaxis.set_minor_locator(NullLocator())
+    text = (
+        "From a record's Kafka timestamp to the end of the flush that covers it, by the hour (UTC) of the timestamp; "
+        "a wider step has its worst hour's."
+    )
+    return _plot("lag", f"Delivery lag per {steps}", text, figure, steps)
 
 
-def findings(steps: Steps) -> Plot:
-    """Plot findings by kind in the hours to which they belong."""
-
-    def draw(figure: Figure, shape: Shape) -> None:
-        axes = figure.subplots()
-        stacked = {words.kind_name(name): _of(steps, name) for name in steps.values}
-        _stack(axes, dates(steps.edges_ms), stacked, _looks_of(steps.values))
-        counted(axes, "findings")
-        over_time(axes, shape)
-        legend(figure, shape.columns)
-
+def _findings(hours: Sequence[tuple[int, Hour]]) -> Plot:
+    steps = Steps([at_ms for at_ms, _ in hours], [sum(hour.findings.values()) for _, hour in hours])
+    figure = Figure()
+    axes = figure.subplots()
+    by_kind = {name: steps.sums(counts) for name, counts in _by_kind([hour.findings for _, hour in hours])}
+    _stack(axes, steps, by_kind, _LOOKS)
+    _count(axes, "findings")
     text = "All findings of what belongs to an hour, by date and hour of event time in the worker's partition zone."
-    title = f"Findings per {_step(steps)} of event time"
-    return plot("findings", title, _with_left_out(text, steps), height_in=3.0, draw=draw)
+    return _plot("findings", f"Findings per {steps} of event time", text, figure, steps)
 
 
-def over_audits(audited: Sequence[Audited]) -> Plot:
-    """Plot findings of one audit after the other, and what each came to."""
-    names = series.frequent([one.findings for one in audited])
-
-    def draw(figure: Figure, shape: Shape) -> None:
-        axes = figure.subplots()
-        at, base = np.arange(len(audited)), np.zeros(len(audited))
-        for name, (colour, hatch) in zip(names, _looks_of(names), strict=True):
-            up = np.array([one.findings.get(name, 0) for one in audited], dtype=np.float64)
-            label = words.kind_name(name)
-            axes.bar(at, up, bottom=base, color=colour, hatch=hatch, edgecolor=PAPER, linewidth=0, label=label)
-            base += up
-        top = float(base.max()) or 1.0
-        for verdict, (marker, colour) in _VERDICTS.items():
-            of_it = [nth for nth, one in enumerate(audited) if one.verdict is verdict]
-            label = f"audit: {words.verdict_title(verdict).lower()}"
-            if of_it:
-                axes.plot(of_it, [-0.1 * top] * len(of_it), marker, color=colour, markersize=6, label=label)
-        counted(axes, "findings")
-        axes.set_ylim(-0.2 * top, top * 1.08)
-        ticks = _spread(len(audited), max(3, shape.ticks - 2))
-        axes.set_xticks(ticks, [words.moment(audited[nth].started_at_ms)[5:16] for nth in ticks])
-        axes.set_xlim(-0.6, max(len(audited), _BARS_MIN) - 0.4)
-        legend(figure, max(2, shape.columns - 2))
-
-    text = "One bar per audit, the oldest on the left; the mark below it says what the audit came to."
-    return plot("audits", "Findings of one audit after the other", text, height_in=3.0, draw=draw)
+def _audits(audits: Sequence[Result]) -> Plot:
+    figure = Figure()
+    axes = figure.subplots()
+    base = np.zeros(len(audits))
+    found = [{str(one.kind): one.count for one in audit.findings} for audit in audits]
+    for (name, counts), (colour, hatch) in zip(_by_kind(found), _LOOKS, strict=False):
+        look: Any = {"color": colour, "hatch": hatch, "edgecolor": "white", "linewidth": 0}
+        axes.bar(range(len(audits)), counts, bottom=base, label=name, **look)
+        base += counts
+    below = -0.1 * (base.max() or 1)
+    for verdict, (marker, colour) in _VERDICTS.items():
+        if nths := [nth for nth, audit in enumerate(audits) if audit.verdict is verdict]:
+            axes.plot(nths, [below] * len(nths), marker, color=colour, label=f"audit: {verdict.replace('_', ' ')}")
+    _count(axes, "findings")
+    axes.set_ylim(bottom=2 * below)
+    nths = sorted({round(nth) for nth in np.linspace(0, len(audits) - 1, 6)})
+    axes.set_xticks(nths, [words.moment(audits[nth].started_at_ms)[5:16] for nth in nths])
+    text = "One bar per audit, the oldest on the left; the mark below it is the verdict."
+    return _plot("audits", "Findings of one audit after the other", text, figure)
 
 
-def _looks_of(kinds: Iterable[str]) -> list[Look]:
-    """Return each kind its colour and filling: the frequent ones their own, the others what is left."""
-    left = iter(_LOOKS)
-    return [_LOOKS_OF.get(kind) or next(left) for kind in kinds]
+def _stack(axes: Axes, steps: Steps, named: Mapping[str, Numbers], looks: Sequence[tuple[str, str]]) -> None:
+    base = np.zeros(len(steps.edges_ms) - 1)
+    for (name, values), (colour, hatch) in zip(named.items(), looks, strict=False):
+        look: Any = {"facecolor": colour, "hatch": hatch, "edgecolor": "white", "linewidth": 0}
+        axes.stairs(base + values, _dates(steps.edges_ms), baseline=base, fill=True, label=name, **look)
+        base += values
+    axes.xaxis_date()
 
 
-def _stack(axes: Axes, edges: list[float], stacked: dict[str, Numbers], looks: Sequence[Look]) -> None:
-    base = np.zeros(len(edges) - 1)
-    for (name, values), (colour, hatch) in zip(stacked.items(), looks, strict=True):
-        up = base + values
-        axes.stairs(up, edges, baseline=base, fill=True, fc=colour, hatch=hatch, ec=PAPER, lw=0, label=name)
-        base = up
+def _count(axes: Axes, label: str) -> None:
+    axes.set_ylabel(label)
+    axes.set_ylim(0, max(1, axes.dataLim.y1 * 1.06))
+    axes.yaxis.set_major_locator(MaxNLocator(nbins=5, steps=[1, 2, 5, 10], integer=True))
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:,g}" if value >= 0 else "")
 
 
-def _percentiles(axes: Axes, steps: Steps, scale: Scale) -> None:
-    known = [value for name, *_ in _PERCENTILES for value in steps.values[name] if value is not None]
-    unit = amounts(axes, scale, min(known), max(known))
-    edges = dates(steps.edges_ms)
-    for name, line, colour, width in _PERCENTILES:
-        values = np.array([np.nan if value is None else value / unit for value in steps.values[name]])
-        axes.stairs(values, edges, baseline=None, color=colour, linestyle=line, linewidth=width, label=name)
+def _plot(name: str, title: str, text: str, figure: Figure, steps: Steps | None = None) -> Plot:
+    figure.legend(loc="outside upper left", ncols=5)
+    out = io.StringIO()
+    figure.savefig(out, format="svg", metadata=_NO_METADATA)
+    svg = out.getvalue()
+    svg = svg[svg.index("<svg") :].replace("<svg ", f'<svg role="img" aria-label="{escape(title)}" ', 1)
+    svg = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{name}-", re.sub("(?s)<style.*?</style>", "", svg))
+    if steps and steps.left_out:
+        text += f" {words.plural(steps.left_out, 'hour', 'hours')} too far from these: only in the tables."
+    return Plot(name, title, text, Markup(svg))  # noqa: S704 - matplotlib escapes texts
 
 
-def _of(steps: Steps, name: str) -> Numbers:
-    return np.array([value or 0 for value in steps.values[name]], dtype=np.float64)
+def _by_kind(found: Sequence[Mapping[str, int]]) -> Iterator[tuple[str, list[int]]]:
+    """Yield kinds in words with their counts, the most frequent first; all that are too many together as the last."""
+    total: Counter[str] = Counter()
+    for one in found:
+        total.update(one)
+    kinds = sorted(total, key=lambda kind: (-total[kind], kind))
+    named = kinds if len(kinds) <= _KINDS_MAX else kinds[: _KINDS_MAX - 1]
+    for kind in named:
+        yield kind.replace("_", " "), [one.get(kind, 0) for one in found]
+    if len(named) < len(kinds):
+        yield _OTHERS, [sum(count for kind, count in one.items() if kind not in named) for one in found]
 
 
-def _with_left_out(text: str, steps: Steps) -> str:
-    if not steps.left_out:
-        return text
-    return f"{text} {words.plural(steps.left_out, 'hour', 'hours')} too far from these stand in the tables only."
+def _dates(moments_ms: Numbers) -> Numbers:
+    return np.asarray(date2num(moments_ms.astype("datetime64[ms]")))  # type: ignore[no-untyped-call]
 
 
-def _step(steps: Steps) -> str:
-    hours = steps.width_ms // series.HOUR_MS
-    if hours % _DAY_H == 0:
-        return "day" if hours == _DAY_H else f"{hours // _DAY_H} days"
-    return "hour" if hours == 1 else f"{hours} hours"
+def _begin_ms(hour: Hour) -> int | None:
+    """Return the begin of a date and hour, as if of UTC; None if it is no date."""
+    try:
+        return round(datetime.fromisoformat(hour.date).replace(hour=hour.hour, tzinfo=UTC).timestamp()) * 1000
+    except ValueError:
+        return None
 
 
-def _spread(count: int, most: int) -> list[int]:
-    if count <= most:
-        return list(range(count))
-    return [round(nth * (count - 1) / (most - 1)) for nth in range(most)]
+def _plotted(at_ms: int | None) -> int | None:
+    """Return an instant that a plot can show: wrong clocks and wrong references say anything."""
+    return at_ms if at_ms is not None and _PLOTTED_MS[0] <= at_ms < _PLOTTED_MS[1] else None

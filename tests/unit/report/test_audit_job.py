@@ -37,12 +37,12 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runs:
 def test_a_page_is_left_with_the_audits_before_it(runs: Runs, tmp_path: Path) -> None:
     """Each audit replaces the page; the exit code is the verdict's."""
     assert runs._publish(result(run_id="one", started_at_ms=T0_MS)) == 0
-    assert "Audits before" not in (tmp_path / "page.html").read_text()
+    assert "The last 1 audit" in (tmp_path / "page.html").read_text()
     found = result([(Kind.MISSING, [missing(1)])], run_id="two", started_at_ms=T0_MS + 1)
     assert runs._publish(found) == 1
     text = Page((tmp_path / "page.html").read_text()).text
     assert "The last 2 audits as a table" in text
-    assert "From 1 line of workers' logs, rebalances: 1" in text
+    assert "From 1 line of workers' logs, log ended: 1, partitions assigned: 1" in text
 
 
 def test_an_audit_is_told_though_its_page_cannot_be_written(
