@@ -25,7 +25,7 @@ _REBALANCES = (log_events.PartitionsAssigned, log_events.PartitionsRevoked, log_
 _ENDS = (log_events.WorkerStopped, log_events.WorkerLeft, log_events.WorkerFailed)
 _OTHERS = (log_events.WorkerStarted, log_events.BatchCommitted, log_events.BatchDiscarded, log_events.CommitRepeated)
 _SHOWN = (*_REBALANCES, *_ENDS, *_OTHERS, log_events.Positioned, OffsetGaps)
-_FIELDS_LEFT_OUT = {"event", "story", "exception"}
+_FIELDS_LEFT_OUT = {"story", "exception"}
 
 
 class LogEnded(LogEvent, frozen=True, tag="log_ended"):
@@ -52,8 +52,8 @@ class Event(NamedTuple):
     @property
     def text(self) -> str:
         """The fields of the event, as its line has them."""
-        fields = msgspec.to_builtins(self.told)
-        return ", ".join(f"{name} {value}" for name, value in fields.items() if name not in _FIELDS_LEFT_OUT)
+        fields = msgspec.structs.asdict(self.told)
+        return ", ".join(f"{name} {value}" for name, value in fields.items() if value and name not in _FIELDS_LEFT_OUT)
 
 
 class Log(NamedTuple):
@@ -174,7 +174,7 @@ def _of_boot(lines: list[LogLine], last: Head) -> Iterator[Event]:
     owned: set[TopicPartition] = set()
     for head, told, _ in sorted(lines, key=lambda line: line.head.seq):
         assert told is not None, f"line {head.seq} of {head.boot} has no event"
-        named = set(_named(told))
+        named = _named(told)
         if isinstance(told, log_events.PartitionsAssigned):
             owned |= named
         yield _event(head, head.seq, told, named or owned)
@@ -189,22 +189,13 @@ def _event(head: Head, seq: int, told: LogEvent, tps: Iterable[TopicPartition]) 
     return Event(round(at.timestamp() * 1000), head.worker, head.boot, seq, told, frozenset(tps))
 
 
-def _named(told: LogEvent) -> Iterator[TopicPartition]:
-    """Yield the TopicPartitions that an event names."""
-    names: Iterable[str] = ()
-    match told:
-        case log_events.PartitionsAssigned() | log_events.PartitionsRevoked() | log_events.PartitionsLost():
-            names = told.topic_partitions
-        case log_events.BatchCommitted():
-            names = told.offsets
-        case log_events.Positioned():
-            names = told.starts
-        case OffsetGaps():
-            yield TopicPartition(told.topic, told.partition)
-    for name in names:
-        topic, _, partition = name.rpartition("-")
-        if partition.isdecimal():
-            yield TopicPartition(topic, int(partition))
+def _named(told: LogEvent) -> set[TopicPartition]:
+    if isinstance(told, OffsetGaps):
+        return {TopicPartition(told.topic, told.partition)}
+    fields = msgspec.structs.asdict(told)
+    names = fields.get("topic_partitions") or fields.get("offsets") or fields.get("starts") or ()
+    parts = (str(name).rpartition("-") for name in names)
+    return {TopicPartition(topic, int(partition)) for topic, _, partition in parts if partition.isdecimal()}
 
 
 def _commits(flushes: Iterable[FlushSeen], events: Iterable[Event]) -> Iterator[Commit]:

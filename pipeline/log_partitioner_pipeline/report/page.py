@@ -18,17 +18,18 @@ from markupsafe import Markup
 
 from log_partitioner.privacy import printable
 from log_partitioner_pipeline.audit.history import kept, read_result
-from log_partitioner_pipeline.audit.result import Example, Result, Verdict, Window, Witness
+from log_partitioner_pipeline.audit.result import Example, Result, Verdict, Witness
 from log_partitioner_pipeline.errors import PipelineError
 from log_partitioner_pipeline.report import words
 from log_partitioner_pipeline.report.around import Log, Range, ranges_of, read_log
 from log_partitioner_pipeline.report.plots import plots_of
 
-RANGES_OPEN = 40
-RANGES_SHOWN = 1000
+RANGES_SHOWN = 200
 EXAMPLES_SHOWN = 1000
 HOURS_SHOWN = 500
 AUDITS_SHOWN = 60
+
+_NO_LOGS = Log([], 0, 0)
 
 Cell = str | int | None
 
@@ -63,7 +64,7 @@ def write_page(
         except PipelineError as error:
             notes.append(f"left out of the history: {error}")
     try:
-        log = read_log(_lines(logs)) if logs else None
+        log = read_log(_lines(logs))
     except OSError as error:
         raise PipelineError(f"a log cannot be read: {error}") from error
     page = render(result, earlier=results, log=log, notes=notes)
@@ -76,7 +77,7 @@ def write_page(
         raise PipelineError(f"the page cannot be written: {error}") from error
 
 
-def render(result: Result, *, earlier: Sequence[Result] = (), log: Log | None = None, notes: Sequence[str] = ()) -> str:
+def render(result: Result, *, earlier: Sequence[Result] = (), log: Log = _NO_LOGS, notes: Sequence[str] = ()) -> str:
     """Make the page of `result`; `earlier` are results to compare it with, `notes` are remarks about the input."""
     audits = audits_of(result, earlier)
     return (
@@ -85,17 +86,14 @@ def render(result: Result, *, earlier: Sequence[Result] = (), log: Log | None = 
         .render(
             result=result,
             sentence=_sentence(result),
-            window=_window(result.window),
             notes=[*result.notes, *notes],
             accounts=list(_accounts(result)),
             plots=plots_of(result, audits),
-            ranges=ranges_of(result, log.events if log else [], examples_max=EXAMPLES_SHOWN),
+            ranges=ranges_of(result, log.events, examples_max=EXAMPLES_SHOWN),
             log=log,
-            events=sorted(Counter(event.name for event in log.events).items()) if log else [],
+            events=sorted(Counter(event.name for event in log.events).items()),
             audits=_audits(audits),
             details=_tables(result),
-            is_archive=result.against is Witness.CSV,
-            ranges_open=RANGES_OPEN,
             ranges_shown=RANGES_SHOWN,
             examples_shown=EXAMPLES_SHOWN,
         )
@@ -188,13 +186,6 @@ def _sentence(result: Result) -> str:
             return f"Nothing wrong was found, but that is not the whole answer, for {doubts}."
 
 
-def _window(window: Window) -> str:
-    if window.is_everything:
-        return "everything that the worker answers for"
-    begin = "the beginning" if window.from_ms is None else words.moment(window.from_ms)
-    return f"records from {begin} until {'the end' if window.until_ms is None else words.moment(window.until_ms)}"
-
-
 def _found(result: Result) -> str:
     return ", ".join(f"{one.count:,} {words.plain(one.kind)}" for one in result.findings)
 
@@ -231,15 +222,8 @@ def _templates() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {
-        "number": words.number,
-        "plural": words.plural,
-        "moment": words.moment,
-        "seconds": words.seconds,
-        "words": words.plain,
-        "place": _place,
-        "facts": _facts,
-    }
+    for function in (words.number, words.plural, words.moment, words.seconds, words.plain, _place, _facts):
+        environment.filters[function.__name__.lstrip("_")] = function
     return environment
 
 

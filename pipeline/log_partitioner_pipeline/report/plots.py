@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -29,11 +29,9 @@ _HOUR_MS = 3_600_000
 _SPARSE = 10
 _NEAR_MS = 31 * 24 * _HOUR_MS
 _PLOTTED_MS = tuple(round(datetime(year, 1, 1, tzinfo=UTC).timestamp()) * 1000 for year in (1900, 2200))
-_KINDS_MAX = 6
-_OTHERS = "others"
-_LAGS_S = (0, 1, 10, 60, 600, 3600, 36_000, 86_400, 864_000, 8_640_000)
+_LAGS_S = {0: "0", 1: "1 s", 10: "10 s", 60: "1 min", 600: "10 min", 3600: "1 h", 36_000: "10 h", 360_000: "100 h"}
 
-_BLUE, _ORANGE, _GREEN, _RED, _PURPLE, _GREY = "#0072b2", "#dd8f00", "#00855f", "#c2410c", "#a3498a", "#6b7280"
+_BLUE, _ORANGE, _GREEN, _RED, _PURPLE, _GREY = "#0072b2", "#c27a00", "#00855f", "#c2410c", "#a3498a", "#6b7280"
 _LOOKS = ((_RED, ""), (_PURPLE, "////"), (_BLUE, "\\\\\\\\"), (_ORANGE, ""), (_GREEN, "----"), (_GREY, "xxxx"))
 _VERDICTS = {Verdict.CLEAN: ("o", _GREEN), Verdict.FINDINGS: ("X", _RED), Verdict.COULD_NOT_TELL: ("d", _ORANGE)}
 _STYLE: Any = {
@@ -120,19 +118,13 @@ def plots_of(result: Result, audits: Sequence[Result]) -> dict[str, Plot]:
 
 def _entries(hours: Sequence[tuple[int, RecordHour]]) -> Plot:
     steps = Steps([at_ms for at_ms, _ in hours], [hour.entries for _, hour in hours])
-    wrong = {name: steps.sums([getattr(hour, name) for _, hour in hours]) for name in ("missing", "duplicated")}
-    wrong = {name: values for name, values in wrong.items() if values.any()}
-    figure = Figure(figsize=(8, 4 if wrong else 2.8))
-    rows = figure.subplots(2 if wrong else 1, sharex=True, squeeze=False, height_ratios=[3, 1] if wrong else None)[:, 0]
-    files, letters, source = (
-        steps.sums([getattr(hour, name) for _, hour in hours]) for name in ("in_files", "in_dead_letters", "entries")
-    )
-    _stack(rows[0], steps, {"in files": files, "in dead letters": letters}, [(_BLUE, ""), (_ORANGE, "////")])
-    rows[0].stairs(source, _dates(steps.edges_ms), baseline=None, color="black", label="in the source")
-    _count(rows[0], "entries")
-    if wrong:
-        _stack(rows[1], steps, wrong, _LOOKS)
-        _count(rows[1], "findings")
+    figure = Figure()
+    axes = figure.subplots()
+    files, letters = [hour.in_files for _, hour in hours], [hour.in_dead_letters for _, hour in hours]
+    _stack(axes, steps, [("in files", files), ("in dead letters", letters)], ((_BLUE, ""), (_ORANGE, "////")))
+    source = steps.sums([hour.entries for _, hour in hours])
+    axes.stairs(source, _dates(steps.edges_ms), baseline=None, color="black", label="in the source")
+    _count(axes, "entries")
     text = (
         "By the Kafka timestamps of records, UTC. If the line of the source is above the areas, entries are in "
         "neither files nor dead letters."
@@ -145,17 +137,15 @@ def _lag(hours: Sequence[tuple[int, RecordHour]]) -> Plot:
     figure = Figure()
     axes = figure.subplots()
     middles = _dates((steps.edges_ms[:-1] + steps.edges_ms[1:]) / 2)
-    high = 1.0
     for name, line, colour in (("max", "s:", _GREY), ("p99", "^--", _ORANGE), ("p50", "o-", _BLUE)):
         lags_s = steps.worst([(getattr(hour, f"lag_{name}_ms") or 0) / 1000 for _, hour in hours])
         axes.plot(middles, lags_s, line, color=colour, markersize=3, label=name)
-        high = max(high, np.nanmax(lags_s))
-    axes.xaxis_date()
     axes.set_yscale("symlog", linthresh=1)
-    axes.set_ylim(top=high * 1.5)
-    marks = [one for one in _LAGS_S if one <= high * 1.5]
-    axes.set_yticks(marks, [words.seconds(one * 1000).removesuffix(" 0 s").removesuffix(" 0 min") for one in marks])
+    high_s = max(1.0, axes.dataLim.y1 * 1.5)
+    axes.set_ylim(top=high_s)
+    axes.set_yticks([mark for mark in _LAGS_S if mark <= high_s], [_LAGS_S[mark] for mark in _LAGS_S if mark <= high_s])
     axes.yaxis.set_minor_locator(NullLocator())
+    axes.xaxis_date()
     text = (
         "From a record's Kafka timestamp to the end of the flush that covers it, by the hour (UTC) of the timestamp; "
         "a wider step has its worst hour's."
@@ -167,8 +157,7 @@ def _findings(hours: Sequence[tuple[int, Hour]]) -> Plot:
     steps = Steps([at_ms for at_ms, _ in hours], [sum(hour.findings.values()) for _, hour in hours])
     figure = Figure()
     axes = figure.subplots()
-    by_kind = {name: steps.sums(counts) for name, counts in _by_kind([hour.findings for _, hour in hours])}
-    _stack(axes, steps, by_kind, _LOOKS)
+    _stack(axes, steps, _by_kind([hour.findings for _, hour in hours]), _LOOKS)
     _count(axes, "findings")
     text = "All findings of what belongs to an hour, by date and hour of event time in the worker's partition zone."
     return _plot("findings", f"Findings per {steps} of event time", text, figure, steps)
@@ -178,29 +167,32 @@ def _audits(audits: Sequence[Result]) -> Plot:
     figure = Figure()
     axes = figure.subplots()
     base = np.zeros(len(audits))
-    found = [{str(one.kind): one.count for one in audit.findings} for audit in audits]
-    for (name, counts), (colour, hatch) in zip(_by_kind(found), _LOOKS, strict=False):
+    by_kind = _by_kind([{str(one.kind): one.count for one in audit.findings} for audit in audits])
+    for (name, counts), (colour, hatch) in zip(by_kind, _LOOKS, strict=False):
         look: Any = {"color": colour, "hatch": hatch, "edgecolor": "white", "linewidth": 0}
         axes.bar(range(len(audits)), counts, bottom=base, label=name, **look)
         base += counts
     below = -0.1 * (base.max() or 1)
     for verdict, (marker, colour) in _VERDICTS.items():
         if nths := [nth for nth, audit in enumerate(audits) if audit.verdict is verdict]:
-            axes.plot(nths, [below] * len(nths), marker, color=colour, label=f"audit: {verdict.replace('_', ' ')}")
+            axes.plot(nths, [below] * len(nths), marker, color=colour, label=f"audit: {words.plain(verdict)}")
     _count(axes, "findings")
     axes.set_ylim(bottom=2 * below)
-    nths = sorted({round(nth) for nth in np.linspace(0, len(audits) - 1, 6)})
-    axes.set_xticks(nths, [words.moment(audits[nth].started_at_ms)[5:16] for nth in nths])
+    marked = range(0, len(audits), len(audits) // 6 + 1)
+    axes.set_xticks(marked, [words.moment(audits[nth].started_at_ms)[5:16] for nth in marked])
     text = "One bar per audit, the oldest on the left; the mark below it is the verdict."
     return _plot("audits", "Findings of one audit after the other", text, figure)
 
 
-def _stack(axes: Axes, steps: Steps, named: Mapping[str, Numbers], looks: Sequence[tuple[str, str]]) -> None:
+def _stack(
+    axes: Axes, steps: Steps, named: Iterable[tuple[str, Sequence[int]]], looks: Sequence[tuple[str, str]]
+) -> None:
     base = np.zeros(len(steps.edges_ms) - 1)
-    for (name, values), (colour, hatch) in zip(named.items(), looks, strict=False):
+    for (name, counts), (colour, hatch) in zip(named, looks, strict=False):
         look: Any = {"facecolor": colour, "hatch": hatch, "edgecolor": "white", "linewidth": 0}
-        axes.stairs(base + values, _dates(steps.edges_ms), baseline=base, fill=True, label=name, **look)
-        base += values
+        up = base + steps.sums(counts)
+        axes.stairs(up, _dates(steps.edges_ms), baseline=base, fill=True, label=name, **look)
+        base = up
     axes.xaxis_date()
 
 
@@ -225,15 +217,13 @@ def _plot(name: str, title: str, text: str, figure: Figure, steps: Steps | None 
 
 def _by_kind(found: Sequence[Mapping[str, int]]) -> Iterator[tuple[str, list[int]]]:
     """Yield kinds in words with their counts, the most frequent first; all that are too many together as the last."""
-    total: Counter[str] = Counter()
-    for one in found:
-        total.update(one)
+    total = sum((Counter(one) for one in found), Counter[str]())
     kinds = sorted(total, key=lambda kind: (-total[kind], kind))
-    named = kinds if len(kinds) <= _KINDS_MAX else kinds[: _KINDS_MAX - 1]
+    named = kinds if len(kinds) <= len(_LOOKS) else kinds[: len(_LOOKS) - 1]
     for kind in named:
-        yield kind.replace("_", " "), [one.get(kind, 0) for one in found]
+        yield words.plain(kind), [one.get(kind, 0) for one in found]
     if len(named) < len(kinds):
-        yield _OTHERS, [sum(count for kind, count in one.items() if kind not in named) for one in found]
+        yield "others", [sum(count for kind, count in one.items() if kind not in named) for one in found]
 
 
 def _dates(moments_ms: Numbers) -> Numbers:

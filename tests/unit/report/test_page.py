@@ -27,7 +27,7 @@ from log_partitioner_pipeline.audit.result import (
 from log_partitioner_pipeline.cli import main
 from log_partitioner_pipeline.errors import PipelineError
 from log_partitioner_pipeline.report.around import Log, read_log
-from log_partitioner_pipeline.report.page import EXAMPLES_SHOWN, RANGES_OPEN, RANGES_SHOWN, render, write_page
+from log_partitioner_pipeline.report.page import EXAMPLES_SHOWN, RANGES_SHOWN, render, write_page
 from log_partitioner_pipeline.report.words import seconds, size
 from tests.log_lines import discarded
 from tests.unit.report.reading import Page
@@ -130,7 +130,6 @@ def test_every_finding_is_shown_and_counted(busy_parsed: Page) -> None:
     assert len(re.findall(r"offset \d+ index 0", text)) == 492
     ranges = 96 + 2 + 1
     assert busy_parsed.count("div", of_class="range") == ranges
-    assert f"{ranges - RANGES_OPEN} more ranges" in text
     assert "5 missing logs.of-products-0 offsets 10 to 18" in text
     assert "batch discarded w1: batch_id" in text
 
@@ -246,7 +245,7 @@ def test_lags_far_apart_are_on_an_axis_that_can_be_read() -> None:
     """From a second to hours: whole amounts at the axis."""
     lags = [record_hour(0, lag_ms=900), record_hour(1, lag_ms=20_000), record_hour(2, lag_ms=9_000_000)]
     page = Page(render(result(record_hours=lags)))
-    assert "0 ms 1.0 s 10.0 s 1 min 10 min 1 h 10 h" in page.text
+    assert "0 1 s 10 s 1 min 10 min 1 h 10 h" in page.text
 
 
 @pytest.mark.slow
