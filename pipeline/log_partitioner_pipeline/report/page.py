@@ -34,7 +34,7 @@ _NO_LOGS = Log([], 0, 0)
 Cell = str | int | None
 
 
-class Table(NamedTuple):
+class Listing(NamedTuple):
     """One table; numbers stand on the right of their cells."""
 
     title: str
@@ -93,7 +93,7 @@ def render(result: Result, *, earlier: Sequence[Result] = (), log: Log = _NO_LOG
             log=log,
             events=sorted(Counter(event.name for event in log.events).items()),
             audits=_audits(audits),
-            details=_tables(result),
+            details=_listings(result),
             ranges_shown=RANGES_SHOWN,
             examples_shown=EXAMPLES_SHOWN,
         )
@@ -107,36 +107,36 @@ def audits_of(result: Result, earlier: Iterable[Result]) -> list[Result]:
     return sorted(once.values(), key=lambda one: (one.started_at_ms, one.run_id))[-AUDITS_SHOWN:]
 
 
-def _accounts(result: Result) -> Iterator[Table]:
+def _accounts(result: Result) -> Iterator[Listing]:
     for title, counts in (("Counts", result.counts), ("Archive", result.archive), ("Unique ids", result.ids)):
         if counts is not None:
-            yield Table(title, (), list(_cells(counts).items()))
-    yield Table("Dead letters by reason", (), list(result.dead_letters.items()))
+            yield Listing(title, (), list(_cells(counts).items()))
+    yield Listing("Dead letters by reason", (), list(result.dead_letters.items()))
 
 
-def _audits(audits: Sequence[Result]) -> Table:
+def _audits(audits: Sequence[Result]) -> Listing:
     rows = [(words.moment(one.started_at_ms), words.plain(one.verdict), _found(one)) for one in reversed(audits)]
-    return Table(f"The last {len(audits)} audits as a table", ("audited at (UTC)", "verdict", "findings"), rows)
+    return Listing(f"The last {len(audits)} audits as a table", ("audited at (UTC)", "verdict", "findings"), rows)
 
 
-def _tables(result: Result) -> Iterator[Table]:
+def _listings(result: Result) -> Iterator[Listing]:
     hours = sorted(result.hours, key=lambda one: (bool(one.findings), one.date, one.hour))[-HOURS_SHOWN:]
     hours.sort(key=lambda one: (one.date, one.hour))
     of_all = f"{len(hours)} of {len(result.hours) + result.hours_left_out:,}"
-    yield _table(f"Dates and hours of event time: {of_all}", hours)
+    yield _listing(f"Dates and hours of event time: {of_all}", hours)
     record_hours = result.record_hours[-HOURS_SHOWN:]
     of_all = f"{len(record_hours)} of {len(result.record_hours):,}"
-    yield _table(f"Hours of record timestamps (UTC): {of_all}", record_hours)
-    yield _table("Offsets that were audited", result.coverage)
-    yield Table("Ids that differ", (), [(text,) for text in result.ids.examples] if result.ids else [])
-    yield Table("Places", (), list(result.places.items()))
-    yield Table("Seconds by step", (), [(name, f"{took_s:.1f}") for name, took_s in result.durations_s.items()])
+    yield _listing(f"Hours of record timestamps (UTC): {of_all}", record_hours)
+    yield _listing("Offsets that were audited", result.coverage)
+    yield Listing("Ids that differ", (), [(text,) for text in result.ids.examples] if result.ids else [])
+    yield Listing("Places", (), list(result.places.items()))
+    yield Listing("Seconds by step", (), [(name, f"{took_s:.1f}") for name, took_s in result.durations_s.items()])
 
 
-def _table(title: str, rows: Sequence[msgspec.Struct]) -> Table:
-    """Make a table of all fields."""
+def _listing(title: str, rows: Sequence[msgspec.Struct]) -> Listing:
+    """List all fields of rows."""
     cells = [_cells(row) for row in rows]
-    return Table(title, list(cells[0]) if cells else (), [list(one.values()) for one in cells])
+    return Listing(title, list(cells[0]) if cells else (), [list(one.values()) for one in cells])
 
 
 def _cells(row: msgspec.Struct) -> dict[str, Cell]:
