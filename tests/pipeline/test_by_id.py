@@ -10,9 +10,10 @@ from pyspark.sql import types as T
 
 from log_partitioner.formats.findings import Kind
 from log_partitioner.proof.oracle.json_text import parse_rounding
-from log_partitioner_pipeline.audit.by_id import ArchiveRules, compare
-from log_partitioner_pipeline.audit.csv_values import value_of_entry, value_of_text
-from log_partitioner_pipeline.audit.frames import ARCHIVED, IDENTIFIED
+from log_partitioner_pipeline.archive.by_id import ArchiveRules, compare
+from log_partitioner_pipeline.archive.files import ARCHIVED
+from log_partitioner_pipeline.archive.rows import value_of_entry, value_of_text
+from log_partitioner_pipeline.archive.source import IDENTIFIED
 
 SECOND_US = 1_000_000
 HOUR_US = 3600 * SECOND_US
@@ -21,7 +22,6 @@ T0_US = 1_772_600_400 * SECOND_US
 RULES = ArchiveRules(
     values=("n", "text"),
     time_tolerance_s=1,
-    no_user="nobody",
     from_us=T0_US,
     until_us=T0_US + HOUR_US,
 )
@@ -159,8 +159,6 @@ def test_rows_are_wrong_by_place_time_or_value(spark: SparkSession) -> None:
         if name == "repeated":
             sides.entry(name)
             sides.row(name, user="v")
-    sides.entry("of nobody", user="nobody")
-    sides.row("of nobody", user="")
     found = sides.compare(spark)
     named: dict[str, set[Kind]] = {name: set() for name in WRONG}
     for row in found:

@@ -3,14 +3,16 @@
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from log_partitioner.formats.findings import Kind
-from log_partitioner_pipeline.audit import by_id, csv_collect
-from log_partitioner_pipeline.audit.by_id import ArchiveRules
-from log_partitioner_pipeline.audit.csv_archive import ArchivedFile, read_files
-from log_partitioner_pipeline.audit.frames import IDENTIFIED
+from log_partitioner_pipeline.archive import by_id, run
+from log_partitioner_pipeline.archive.by_id import ArchiveRules
+from log_partitioner_pipeline.archive.files import ArchivedFile, read_files
+from log_partitioner_pipeline.archive.run import Totals
+from log_partitioner_pipeline.archive.source import IDENTIFIED
+from log_partitioner_pipeline.config import CsvSettings
 from tests.pipeline.conftest import settings_of
 
 WORKER = {
@@ -19,7 +21,7 @@ WORKER = {
     "LOGP_S3__BUCKET": "none",
     "PIPELINE_CSV__TIME_COLUMN": "at",
 }
-RULES = ArchiveRules(values=(), time_tolerance_s=1, no_user=None, from_us=None, until_us=1 << 60)
+RULES = ArchiveRules(values=(), time_tolerance_s=1, from_us=None, until_us=1 << 60)
 FILES = {
     "inside.csv": "id,at\na,2026-03-04T05:00:00\nbroken\n,2026-03-04T05:00:00\n",
     "outside.csv": "id,at\nbroken\nb,\nc,2026-03-04T05:00:00\n",
@@ -45,12 +47,14 @@ def test_what_cannot_be_had_makes_nothing_missing(
     source = source.withColumn("in_window", F.lit(True))  # noqa: FBT003 - a value of SQL
     archived = read_files(spark, settings, files).cache()
     compared = by_id.compare(source, archived, RULES)
-    told, doubts = csv_collect.findings_of(compared, archived)
-    found = {(row["kind"], row["id"], Path(row["object"] or "-").name) for row in told.collect()}
+    found = {(row["kind"], row["id"], Path(row["object"] or "-").name) for row in told(compared, archived)}
     of_files = {(Kind.CSV_BROKEN, None, "inside.csv"), (Kind.CSV_UNREADABLE, None, "damaged.csv")}
     of_rows = {(Kind.UNEXPECTED, "a", "inside.csv"), (Kind.UNEXPECTED, "c", "outside.csv")}
-    assert (found, doubts) == (of_files | of_rows | {(Kind.MISSING, "lost", "-")}, [])
-    assert csv_collect.count_rows(archived, compared) == {
+    counted = by_id.count(archived, compared)
+    assert found == of_files | of_rows | {(Kind.MISSING, "lost", "-")}
+    assert (run.refused_files(archived), run.remarks_of(counted, Totals(), [])[0]) == ([], [])
+    assert [hour.missing for hour in by_id.collect_record_hours(source, compared, most=9)] == [1]
+    assert counted == {
         "rows": 4,
         "rows_without_id": 1,
         "broken_lines": 2,
@@ -59,11 +63,37 @@ def test_what_cannot_be_had_makes_nothing_missing(
         "rows_dead": 0,
         "rows_not_judged": 1,
         "rows_timeless": 1,
+        "expected": 1,
+        "found": 0,
+        "of_window": 0,
+        "repeated": 0,
     }
 
     gone = [*files, ArchivedFile(str(tmp_path / "gone.csv"), 1, is_in_window=True)]
-    archived = read_files(spark, settings, gone)
-    told, doubts = csv_collect.findings_of(by_id.compare(source, archived, RULES), archived)
-    assert {(row["kind"], row["id"]) for row in told.collect()} == {one[:2] for one in of_files | of_rows}
+    archived = read_files(spark, settings, gone).cache()
+    refused = run.refused_files(archived)
+    compared = by_id.compare(source, archived, RULES._replace(is_all_read=not refused))
+    assert {(row["kind"], row["id"]) for row in told(compared, archived)} == {one[:2] for one in of_files | of_rows}
+    assert [hour.missing for hour in by_id.collect_record_hours(source, compared, most=9)] == [0]
+    doubts, _ = run.remarks_of(by_id.count(archived, compared), Totals(), refused)
     assert doubts[0].startswith(f"files cannot be read: {tmp_path / 'gone.csv'}")
     assert doubts[1:] == ["1 entries may be in files that cannot be read"]
+
+
+def told(compared: DataFrame, archived: DataFrame) -> list[Row]:
+    """All findings."""
+    return by_id.findings_of(compared, archived).collect()
+
+
+def test_a_column_that_files_do_not_have_is_told(spark: SparkSession, tmp_path: Path) -> None:
+    """A misspelt column would be compared in no row, and nothing would be found: a doubt; of some files: a note."""
+    for name, text in {"old.csv": "id,at\na,\n", "new.csv": "id,at,who,n\nb,,,\nc,,,\n"}.items():
+        (tmp_path / name).write_text(text)
+    csv = CsvSettings(time_column="at", user_column="who", values={"n": "number", "m": "msg"})
+    settings = settings_of(WORKER)
+    settings = settings.model_copy(update={"pipeline": settings.pipeline.model_copy(update={"csv": csv})})
+    files = [ArchivedFile(str(file), 1, is_in_window=True) for file in tmp_path.iterdir()]
+    assert run.remarks_of_columns(read_files(spark, settings, files), csv) == (
+        ["no file has a column 'm'"],
+        ["1 of 3 rows are in files without a column 'who'", "1 of 3 rows are in files without a column 'n'"],
+    )

@@ -12,9 +12,6 @@
     backfills.py               run records of backfills, likewise
     collect.py lag.py          the bounded result
     auditor.py kept.py         the order of the steps; frames kept until the end
-    csv_auditor.py             the same window against an older system's archive, by unique id (docs/AUDIT.md):
-    csv_archive.py csv_folders.py csv_lines.py csv_values.py csv_source.py by_id.py csv_collect.py
-    comparison.py comparison_text.py   two results side by side
     result.py text.py          the result, for programs and for people
     verdicts.py history.py metrics.py   the parts of it that are kept
 

@@ -10,11 +10,12 @@ from pyspark.sql import types as T
 ENTRY_KEY = ["topic", "partition", "offset", "index"]
 
 
-def _struct(**fields: T.DataType) -> T.StructType:
+def struct(**fields: T.DataType) -> T.StructType:
+    """Return a row type of these nullable fields."""
     return T.StructType([T.StructField(name, kind) for name, kind in fields.items()])
 
 
-_KEY: dict[str, T.DataType] = {
+ENTRY: dict[str, T.DataType] = {
     "topic": T.StringType(),
     "partition": T.IntegerType(),
     "offset": T.LongType(),
@@ -22,8 +23,8 @@ _KEY: dict[str, T.DataType] = {
 }
 # One row per entry of the source, or with index -1 per record without any. `reasons` is what a dead letter of it may
 # say (comma before and behind each), empty where it must not be dead; `whole`: it cannot be named by an index.
-SOURCE = _struct(
-    **_KEY,
+SOURCE = struct(
+    **ENTRY,
     timestamp_ms=T.LongType(),
     entries=T.IntegerType(),
     deliverable=T.BooleanType(),
@@ -41,8 +42,8 @@ SOURCE = _struct(
 # One row per row of a file; or, with a `kind`, one per finding about a reference or its object. `user`, `date` and
 # `hour` are the reference's. `taken`: it is in the table, if all is well. `lost`: the rows of this reference could
 # not be had; `unread`: because S3 refused. `retired`: its object is, and this is what the table has of it.
-ROWS = _struct(
-    **_KEY,
+ROWS = struct(
+    **ENTRY,
     reference_id=T.StringType(),
     user=T.StringType(),
     date=T.StringType(),
@@ -62,8 +63,8 @@ ROWS = _struct(
 )
 # One row per entry that a dead letter names; or, with a `kind`, one per finding about a dead letter. Of one record and
 # reason there may be several, each with some of the indexes: the first one tells them apart.
-DEAD = _struct(
-    **_KEY,
+DEAD = struct(
+    **ENTRY,
     end_offset=T.LongType(),
     all_of_it=T.BooleanType(),
     first_index=T.IntegerType(),
@@ -76,8 +77,8 @@ DEAD = _struct(
     text=T.StringType(),
     unread=T.BooleanType(),
 )
-TABLE = _struct(
-    **_KEY,
+TABLE = struct(
+    **ENTRY,
     reference_id=T.StringType(),
     user=T.StringType(),
     event_time_us=T.LongType(),
@@ -86,42 +87,10 @@ TABLE = _struct(
     root=T.StringType(),
     digest=T.BinaryType(),
 )
-# Values that CSV is compared with, as digests: CSV is text and does not tell 5 from "5", nor nothing from "".
-_SOURCE_VALUES = T.ArrayType(_struct(is_text=T.BooleanType(), digest=T.BinaryType()))
-_CSV_VALUES = T.ArrayType(_struct(text=T.BinaryType(), value=T.BinaryType()))
-# One row per entry of the source, dead ones too, or with index -1 per record without any: for who compares by id.
-IDENTIFIED = _struct(
-    **_KEY,
-    timestamp_ms=T.LongType(),
-    deliverable=T.BooleanType(),
-    user=T.StringType(),
-    date=T.StringType(),
-    hour=T.IntegerType(),
-    event_time_us=T.LongType(),
-    id=T.StringType(),
-    values=_SOURCE_VALUES,
-)
-# One row per row of an archived file; or, with a `kind`, one per finding about a file; or `unread`: it was refused.
-# Of a time that cannot be read only the text is known. A user or value is null where a file has no such column.
-ARCHIVED = _struct(
-    file=T.StringType(),
-    line=T.IntegerType(),
-    id=T.StringType(),
-    user=T.StringType(),
-    date=T.StringType(),
-    hour=T.IntegerType(),
-    event_time_us=T.LongType(),
-    time_text=T.StringType(),
-    values=_CSV_VALUES,
-    kind=T.StringType(),
-    text=T.StringType(),
-    is_in_window=T.BooleanType(),
-    unread=T.BooleanType(),
-)
-FINDING = _struct(
+FINDING = struct(
     kind=T.StringType(),
     count=T.LongType(),
-    **_KEY,
+    **ENTRY,
     timestamp_ms=T.LongType(),
     user=T.StringType(),
     date=T.StringType(),
@@ -133,7 +102,7 @@ FINDING = _struct(
     worker=T.StringType(),
     text=T.StringType(),
 )
-SPAN = _struct(
+SPAN = struct(
     topic=T.StringType(),
     partition=T.IntegerType(),
     first=T.LongType(),

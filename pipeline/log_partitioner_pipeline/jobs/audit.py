@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import structlog
 
 from log_partitioner.proof.accounting import ExitCode
+from log_partitioner_pipeline.archive.run import ArchiveAudit, ArchiveOptions, require_ids
 from log_partitioner_pipeline.audit.auditor import Auditor, Options
-from log_partitioner_pipeline.audit.csv_auditor import CsvAuditor, CsvOptions, require_ids
 from log_partitioner_pipeline.audit.history import keep
 from log_partitioner_pipeline.audit.metrics import AuditMetrics, last_success_in
 from log_partitioner_pipeline.audit.result import Counts, Result, Window, Witness, encode
@@ -106,8 +106,8 @@ class Runs:
         window = window_of(given)
         location = archive_of(given, self._settings.pipeline.csv.location)
         if location is not None:
-            asked = CsvOptions(window=window, location=location, examples=given.examples)
-            return CsvAuditor(self._spark, self._settings, asked).run()
+            asked = ArchiveOptions(window=window, location=location, examples=given.examples)
+            return ArchiveAudit(self._spark, self._settings, asked).run()
         options = Options(
             window=window,
             table=given.table,

@@ -6,8 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from log_partitioner_pipeline.audit.comparison import compare, encode
-from log_partitioner_pipeline.audit.comparison_text import to_text
+from log_partitioner_pipeline.archive.compare import compare, encode, to_text
 from log_partitioner_pipeline.audit.history import read_result
 
 

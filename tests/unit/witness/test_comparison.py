@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from log_partitioner.formats.findings import Kind
 from log_partitioner.proof.accounting import ExitCode
-from log_partitioner_pipeline.audit.comparison import COMPARED, Comparison, Named, compare, encode
-from log_partitioner_pipeline.audit.comparison_text import to_text
+from log_partitioner_pipeline.archive.compare import COMPARED, Comparison, Named, compare, encode, to_text
 from log_partitioner_pipeline.audit.result import Counts, Coverage, Example, Finding, Result, Window, Witness
 from log_partitioner_pipeline.audit.result import encode as encode_result
 from log_partitioner_pipeline.cli import main

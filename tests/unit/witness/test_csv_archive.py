@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from log_partitioner.config.settings import IdSettings
+from log_partitioner.config.settings import IdSettings, UserSettings
 from log_partitioner.formats.findings import Kind
-from log_partitioner_pipeline.audit import csv_archive
-from log_partitioner_pipeline.audit.csv_archive import list_files
-from log_partitioner_pipeline.audit.csv_auditor import require_ids
-from log_partitioner_pipeline.audit.csv_source import _Reader
+from log_partitioner_pipeline.archive.files import FileReader, list_files
+from log_partitioner_pipeline.archive.run import require_ids
+from log_partitioner_pipeline.archive.source import EntryReader
 from log_partitioner_pipeline.audit.result import Window
 from log_partitioner_pipeline.config import JobSettings, load_all
 from log_partitioner_pipeline.errors import ArchiveError, PipelineError
@@ -86,7 +85,7 @@ def test_an_archive_without_files_is_an_error_and_no_loss(settings: JobSettings,
 
 def test_rows_broken_lines_and_files_come_out_of_one_reading(settings: JobSettings, tmp_path: Path) -> None:
     """A file that is gone is unread, one that is damaged a finding after the rows before the damage."""
-    reader = csv_archive._Reader(settings.worker, settings.pipeline.csv)
+    reader = FileReader(settings.worker, settings.pipeline.csv)
     (gone,) = reader.rows(str(tmp_path / "gone.csv"), is_in_window=True)
     assert (gone["unread"], "gone.csv" in gone["text"], "id" in gone) == (True, True, False)
 
@@ -104,9 +103,14 @@ def test_rows_broken_lines_and_files_come_out_of_one_reading(settings: JobSettin
     assert [(row.get("event_time_us"), row.get("time_text"), row.get("user")) for row in rows[:3]] == [
         ((FIVE_MS + 1000) * 1000, "2026-03-04T05:00:01", "u"),
         (None, "never", ""),
-        (None, None, "-"),
+        (None, "", "-"),
     ]
     assert (rows[0]["date"], rows[0]["hour"], rows[3]["is_in_window"]) == ("2026-03-04", 5, False)
+
+    nobody = settings.worker.model_copy(update={"user": UserSettings(missing_name="nobody")})
+    file.write_bytes(b"who,id\n,a\n")
+    (unnamed,) = FileReader(nobody, settings.pipeline.csv).rows(str(file), is_in_window=False)
+    assert (unnamed["user"], unnamed["time_text"]) == ("nobody", None)
 
     file.write_bytes(b"no,columns\n")
     (wrong,) = reader.rows(str(file), is_in_window=True)
@@ -142,7 +146,7 @@ def test_an_empty_id_of_the_source_is_none(
     """As in the archive, where nothing else can be told from it: both are counted, neither is compared."""
     worker = settings.worker.model_copy(update={"id": IdSettings(paths=("id",))})
     message = {"key": None, "topic": "logs", "partition": 0, "offset": 7, "timestamp_ms": FIVE_MS, "headers": None}
-    (row,) = _Reader(worker, ()).rows(message | {"value": json.dumps({"user": "u"} | entry).encode()})
+    (row,) = EntryReader(worker, ()).rows(message | {"value": json.dumps({"user": "u"} | entry).encode()})
     assert (row["deliverable"], row["id"]) == (True, entry_id)
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from log_partitioner_pipeline.audit.csv_folders import Folders, Period
+from log_partitioner_pipeline.archive.files import Folders, Period
 from log_partitioner_pipeline.errors import ArchiveError
 
 ZONES = ["UTC", "Europe/Berlin", "America/St_Johns", "Australia/Lord_Howe"]
@@ -19,7 +19,7 @@ MOMENTS = st.datetimes(datetime(2015, 1, 1), datetime(2035, 1, 1), timezones=st.
 def test_a_moment_is_in_the_period_of_its_folder(moment: datetime, zone: str, pattern: str) -> None:
     """In every zone, at changes of the clock, too; and a period is no longer than it must be."""
     folder = moment.astimezone(ZoneInfo(zone)).strftime(pattern)
-    period = Folders(pattern, zone).period_of(f"{folder}/part-1.csv.gz")
+    period = Folders(pattern, ZoneInfo(zone)).period_of(f"{folder}/part-1.csv.gz")
     assert period is not None
     at_ms = round(moment.timestamp() * 1000) - (1 if moment.microsecond >= 999_500 else 0)
     assert period.begin_ms <= at_ms < period.end_ms
@@ -37,7 +37,7 @@ def test_a_moment_is_in_the_period_of_its_folder(moment: datetime, zone: str, pa
 )
 def test_an_hour_that_the_clock_shows_twice_is_both(path: str, begin: str, hours: int) -> None:
     """Files of one folder cannot be told apart."""
-    period = Folders(f"{DAILY}/%H", "Europe/Berlin").period_of(path)
+    period = Folders(f"{DAILY}/%H", ZoneInfo("Europe/Berlin")).period_of(path)
     begin_ms = round(datetime.fromisoformat(begin).timestamp() * 1000)
     assert period == Period(begin_ms, begin_ms + hours * 3_600_000)
 
@@ -45,14 +45,14 @@ def test_an_hour_that_the_clock_shows_twice_is_both(path: str, begin: str, hours
 @pytest.mark.parametrize("path", ["a.csv", "x/2026/03/04/a.csv", "2026/02/31/a.csv", "2026/3/4/a.csv"])
 def test_a_path_that_names_no_day_has_no_period(path: str) -> None:
     """So it is read whatever the window is."""
-    assert Folders(DAILY, "UTC").period_of(path) is None
+    assert Folders(DAILY, ZoneInfo("UTC")).period_of(path) is None
 
 
 @pytest.mark.parametrize("pattern", ["%Y/%m", "%Y/%m/%d/%M", "%Y/%m/%d/%d", "logs"])
 def test_a_pattern_without_a_day_is_refused(pattern: str) -> None:
     """In words, before anything is read."""
     with pytest.raises(ArchiveError, match="PIPELINE_CSV__FOLDERS"):
-        Folders(pattern, "UTC")
+        Folders(pattern, ZoneInfo("UTC"))
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from log_partitioner_pipeline.audit.csv_lines import BrokenLine, CsvRow, read_csv
+from log_partitioner_pipeline.archive.rows import BrokenLine, CsvRow, read_csv
 from log_partitioner_pipeline.config import CsvSettings
 from log_partitioner_pipeline.errors import ArchiveError
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from log_partitioner.proof.oracle.json_text import parse_rounding
-from log_partitioner_pipeline.audit.csv_values import value_of_entry, value_of_text
+from log_partitioner_pipeline.archive.rows import value_of_entry, value_of_text
 
 JSON = st.recursive(
     st.none()

@@ -3,7 +3,7 @@
 import pytest
 
 from log_partitioner.formats.model import TopicPartition
-from log_partitioner_pipeline.audit.csv_window import Judged, find_judged
+from log_partitioner_pipeline.archive.run import Judged, find_judged
 from log_partitioner_pipeline.audit.result import Window
 from log_partitioner_pipeline.audit.scope import Source, Span, whole_span_of
 from log_partitioner_pipeline.kafka import Ends

@@ -1,4 +1,4 @@
-"""The source for a comparison by unique id: its entries with ids and the values that CSV has, too.
+"""Entries of the source as who compares by unique id sees them: ids, places, and the values that CSV has, too.
 
 The oracle judges, as for the other witness. Dead entries are included, because an older system may have taken entries
 that the worker must not.
@@ -6,49 +6,58 @@ that the worker must not.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
+from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from log_partitioner.proof.oracle.decode import Decoder
 from log_partitioner.proof.oracle.judge import Judge
 from log_partitioner.proof.oracle.locate import Surroundings, id_of, parse_path, values_at
-from log_partitioner_pipeline.audit.csv_values import value_of_entry
+from log_partitioner_pipeline.archive.rows import value_of_entry
 from log_partitioner_pipeline.audit.executors import Row, batched
-from log_partitioner_pipeline.audit.frames import IDENTIFIED
+from log_partitioner_pipeline.audit.frames import ENTRY, struct
 from log_partitioner_pipeline.topics import record_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    import pyarrow as pa
     from pyspark.sql import DataFrame
 
     from log_partitioner.config.settings import Settings
-    from log_partitioner.proof.oracle.decode import JsonObject
-    from log_partitioner.proof.oracle.locate import Path
     from log_partitioner_pipeline.config import JobSettings
+
+# One row per entry, dead ones too, or with index -1 per record without any.
+IDENTIFIED = struct(
+    **ENTRY,
+    timestamp_ms=T.LongType(),
+    deliverable=T.BooleanType(),
+    user=T.StringType(),
+    date=T.StringType(),
+    hour=T.IntegerType(),
+    event_time_us=T.LongType(),
+    id=T.StringType(),
+    values=T.ArrayType(struct(is_text=T.BooleanType(), digest=T.BinaryType())),
+)
 
 
 def identify(messages: DataFrame, settings: JobSettings) -> DataFrame:
-    """Judge messages of the source: `frames.IDENTIFIED`; nothing happens before an action."""
-    read = partial(
-        _identify,
-        settings=settings.worker,
-        paths=tuple(settings.pipeline.csv.values.values()),
-        schema=to_arrow_schema(IDENTIFIED),
-    )
+    """Judge messages of the source: `IDENTIFIED`; nothing happens before an action."""
+    paths = tuple(settings.pipeline.csv.values.values())
+    read = partial(_identify, settings=settings.worker, paths=paths, schema=to_arrow_schema(IDENTIFIED))
     return messages.mapInArrow(read, IDENTIFIED)
 
 
 def _identify(
     batches: Iterable[pa.RecordBatch], *, settings: Settings, paths: tuple[str, ...], schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
-    reader = _Reader(settings, paths)
+    reader = EntryReader(settings, paths)
     yield from batched((row for batch in batches for one in batch.to_pylist() for row in reader.rows(one)), schema)
 
 
-class _Reader:
+class EntryReader:
     """Reads records on an executor."""
 
     def __init__(self, settings: Settings, paths: tuple[str, ...]) -> None:
@@ -58,13 +67,9 @@ class _Reader:
         self._paths = [parse_path(path) for path in paths]
 
     def rows(self, message: Row) -> Iterator[Row]:
+        """Yield the entries of a record as rows of `IDENTIFIED`."""
         record = record_of(message)
-        common = {
-            "topic": record.tp.topic,
-            "partition": record.tp.partition,
-            "offset": record.offset,
-            "timestamp_ms": record.timestamp_ms,
-        }
+        common = record.tp._asdict() | {"offset": record.offset, "timestamp_ms": record.timestamp_ms}
         judged = self._judge.judge(record)
         if not judged.entries:
             yield common | {"index": -1}
@@ -78,8 +83,6 @@ class _Reader:
             if one.deliverable is not None and value is not None:
                 user, date, hour = one.deliverable.key
                 row |= {"user": user, "date": date, "hour": hour, "event_time_us": one.deliverable.event_time_us}
-                row["values"] = [self._value(path, value, around) for path in self._paths]
+                found = (next(values_at((path,), value, around), None) for path in self._paths)
+                row["values"] = list(map(value_of_entry, found))
             yield row
-
-    def _value(self, path: Path, entry: JsonObject, around: Surroundings) -> Row:
-        return value_of_entry(next(values_at((path,), entry, around), None))

@@ -1,23 +1,26 @@
-"""Two results of audits of the same source and window, side by side: entries that both name, or only one. Pure.
+"""Two results of audits of the same source and window, side by side: entries that both name, or only one.
 
 Owns the conclusions that neither witness allows alone: an entry that only one lacks is that one's own loss; an entry
 that both lack was lost before them, or in a part that they share. Entries are identified by unique id if one of the
-witnesses is an archive, which has no positions; otherwise by position.
+witnesses is an archive, which has no positions; otherwise by position. Pure: it needs neither Spark nor settings.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 import msgspec
 
 from log_partitioner.formats.findings import Kind
+from log_partitioner.privacy import printable
 from log_partitioner.proof.accounting import ExitCode
 from log_partitioner_pipeline.audit.result import Example, Result, Verdict, Window, Witness
+from log_partitioner_pipeline.audit.text import window_text
 from log_partitioner_pipeline.errors import IncomparableError
 
 COMPARED = (Kind.MISSING, Kind.DUPLICATED, Kind.UNEXPECTED, Kind.MISPLACED, Kind.ALTERED)
 COMPARISON_VERSION = 1
+_NAMES = {Witness.OUTPUTS: "the outputs", Witness.CSV: "the archive"}
 
 
 class Named(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -76,17 +79,12 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def exit_code(self) -> ExitCode:
         """Return 0 if both agree and are clean, 1 if one names something, 2 for a doubt or for cut lists."""
-        if self.could_not_tell:
-            return ExitCode.COULD_NOT_TELL
         sides = (self.first, self.second)
-        if self.compared or any(side.not_comparable or side.beside for side in sides):
-            return ExitCode.FINDINGS
-        return ExitCode.COULD_NOT_TELL if any(side.could_not_tell for side in sides) else ExitCode.CLEAN
-
-
-_Key = str | tuple[str, int, int, int]
-_Grouped = dict[_Key, list[Example]]
-_NAMES = {Witness.OUTPUTS: "the outputs", Witness.CSV: "the archive"}
+        finds = self.compared or any(side.not_comparable or side.beside for side in sides)
+        doubts = any(side.could_not_tell for side in sides)
+        if self.could_not_tell or (doubts and not finds):
+            return ExitCode.COULD_NOT_TELL
+        return ExitCode.FINDINGS if finds else ExitCode.CLEAN
 
 
 def compare(first: Result, second: Result) -> Comparison:
@@ -99,18 +97,15 @@ def compare(first: Result, second: Result) -> Comparison:
     by_id = Witness.CSV in (first.against, second.against)
     compared: list[Compared] = []
     apart: tuple[list[Named], list[Named]] = ([], [])
-    truncated: list[str] = []
+    cut: list[str] = []
     for kind in COMPARED:
-        short = [*_truncated("first", first, kind), *_truncated("second", second, kind)]
-        truncated += short
-        if short:
+        if short := [*_cut("first", first, kind), *_cut("second", second, kind)]:
+            cut += short
             continue
-        one, one_apart = _group(first, kind, other=second, by_id=by_id)
-        two, two_apart = _group(second, kind, other=first, by_id=by_id)
-        apart[0].extend(one_apart)
-        apart[1].extend(two_apart)
+        one = _names(first, kind, other=second, by_id=by_id, apart=apart[0])
+        two = _names(second, kind, other=first, by_id=by_id, apart=apart[1])
         if one or two:
-            both = [_named(one[key], min(_count(one[key]), _count(two[key]))) for key in one if key in two]
+            both = [_counted(one[key], min(one[key].count, two[key].count)) for key in one if key in two]
             compared.append(Compared(kind=kind, both=both, only_first=_beyond(one, two), only_second=_beyond(two, one)))
     sides = _side(first, apart[0]), _side(second, apart[1])
     return Comparison(
@@ -118,22 +113,46 @@ def compare(first: Result, second: Result) -> Comparison:
         first=sides[0],
         second=sides[1],
         compared=compared,
-        could_not_tell=truncated,
-        judgement=_judge(sides[0], sides[1], compared) if not truncated else ["cannot tell: not all is listed"],
+        could_not_tell=cut,
+        judgement=["cannot tell: not all is listed"] if cut else _judge(sides, compared),
     )
 
 
 def encode(comparison: Comparison) -> bytes:
     """Write a comparison as indented JSON; whether they agree and the exit code stand in front."""
-    document = {
-        "agrees": comparison.agrees,
-        "exit_code": int(comparison.exit_code),
-        **msgspec.to_builtins(comparison),
-    }
-    return msgspec.json.format(msgspec.json.encode(document)) + b"\n"
+    told = {"agrees": comparison.agrees, "exit_code": int(comparison.exit_code)}
+    return msgspec.json.format(msgspec.json.encode(told | msgspec.to_builtins(comparison))) + b"\n"
 
 
-# What can be compared.
+def to_text(comparison: Comparison) -> str:
+    """Write who names which entries, and the conclusion."""
+    sides = comparison.first, comparison.second
+    names = _names_of(sides)
+    lines = [f"two audits of {window_text(comparison.window)}"]
+    lines += [f"  {name}: {side.verdict.value.replace('_', ' ')}" for name, side in zip(names, sides, strict=True)]
+    parts: list[tuple[str, list[Named]]] = []
+    for one in comparison.compared:
+        found = (("both", one.both), (f"{names[0]} alone", one.only_first), (f"{names[1]} alone", one.only_second))
+        parts += [(f"{one.kind.value.replace('_', ' ')} in {who}", some) for who, some in found]
+    parts += [(f"{name}, not comparable", side.not_comparable) for name, side in zip(names, sides, strict=True)]
+    for title, some in parts:
+        lines += ["", f"{title}: {_sum(some)}", *(f"  {printable(_line(one))}" for one in some)] if some else []
+    for title, texts in (("could not tell", comparison.could_not_tell), ("judgement", comparison.judgement)):
+        lines += ["", title, *(f"  {printable(text)}" for text in texts)] if texts else []
+    word = "agree" if comparison.agrees else "cannot be compared" if comparison.could_not_tell else "do not agree"
+    lines += ["", f"the witnesses {word} ({int(comparison.exit_code)})"]
+    return "\n".join(lines) + "\n"
+
+
+def _line(one: Named) -> str:
+    parts = [] if one.id is None else [f"id {one.id}"]
+    if one.topic is not None:
+        index = "" if one.index is None else f" index {one.index}"
+        parts.append(f"{one.topic}-{one.partition} offset {one.offset}{index}")
+    return f"{', '.join(parts) or '-'}: {one.text}"
+
+
+# The ground of a comparison.
 
 
 def _require_same_ground(first: Result, second: Result) -> None:
@@ -146,25 +165,26 @@ def _require_same_ground(first: Result, second: Result) -> None:
         raise IncomparableError(
             f"the windows differ: {_window(one)} and {_window(other)}; give both audits the same --from and --until"
         )
-    topics = [set(result.places["source"].split(", ")) for result in (first, second)]
+    places = first.places, second.places
+    topics = [set(one["source"].split(", ")) for one in places]
     if topics[0] != topics[1]:
-        raise IncomparableError(f"the sources differ: {first.places['source']} and {second.places['source']}")
-    clusters = [result.places.get("cluster") for result in (first, second)]
+        raise IncomparableError(f"the sources differ: {places[0]['source']} and {places[1]['source']}")
+    clusters = [one.get("cluster") for one in places]
     if None not in clusters:
         if clusters[0] != clusters[1]:
             raise IncomparableError(f"the Kafka clusters differ: {clusters[0]} and {clusters[1]}")
         return
-    brokers = [result.places.get("brokers", "") for result in (first, second)]
+    brokers = [one.get("brokers", "") for one in places]
     if set(brokers[0].split(",")).isdisjoint(brokers[1].split(",")):
         raise IncomparableError(f"no broker is in both results: {brokers[0]} and {brokers[1]}")
 
 
 def _window(window: Window) -> str:
     ends = ["-" if moment is None else str(moment) for moment in (window.from_ms, window.until_ms)]
-    return "everything" if ends == ["-", "-"] else f"[{ends[0]}, {ends[1]}) ms"
+    return "everything" if window.is_everything else f"[{ends[0]}, {ends[1]}) ms"
 
 
-def _truncated(name: str, result: Result, kind: Kind) -> Iterator[str]:
+def _cut(name: str, result: Result, kind: Kind) -> Iterator[str]:
     for finding in result.findings:
         listed = sum(example.count for example in finding.examples)
         if finding.kind is kind and listed < finding.count:
@@ -174,25 +194,24 @@ def _truncated(name: str, result: Result, kind: Kind) -> Iterator[str]:
             )
 
 
-def _group(result: Result, kind: Kind, *, other: Result, by_id: bool) -> tuple[_Grouped, list[Named]]:
-    """Group the entries that a result names; also returns the findings that the other witness cannot judge."""
+# The entries that a result names.
+
+_Key = str | tuple[str, int, int, int]
+
+
+def _names(result: Result, kind: Kind, *, other: Result, by_id: bool, apart: list[Named]) -> dict[_Key, Named]:
+    """Return the entries that a result names; those of which the other witness cannot speak are added to `apart`."""
     covered = {(one.topic, one.partition): range(one.first_offset, one.next_offset) for one in other.coverage}
-    grouped: _Grouped = {}
-    apart = []
+    named: dict[_Key, Named] = {}
     for example in (one for finding in result.findings if finding.kind is kind for one in finding.examples):
-        key = example.id if by_id else _position(example)
-        if key is None or not _is_covered(example, covered):
-            apart.append(_named([example], example.count))
+        at = _position(example)
+        key = example.id if by_id else at
+        if key is None or (at is not None and at[2] not in covered.get(at[:2], ())):
+            apart.append(_named(example))
         else:
-            grouped.setdefault(key, []).append(example)
-    return grouped, apart
-
-
-def _is_covered(example: Example, covered: dict[tuple[str, int], range]) -> bool:
-    """Return whether the other audit has looked at the place of an example; without a position, it has."""
-    if example.topic is None or example.partition is None or example.offset is None:
-        return True
-    return example.offset in covered.get((example.topic, example.partition), range(0))
+            known = named.get(key)
+            named[key] = _named(example) if known is None else _counted(known, known.count + example.count)
+    return named
 
 
 def _position(example: Example) -> tuple[str, int, int, int] | None:
@@ -201,27 +220,22 @@ def _position(example: Example) -> tuple[str, int, int, int] | None:
     return example.topic, example.partition, example.offset, -1 if example.index is None else example.index
 
 
-def _beyond(one: _Grouped, other: _Grouped) -> list[Named]:
+def _named(example: Example) -> Named:
+    return Named(**{name: getattr(example, name) for name in Named.__struct_fields__})
+
+
+def _counted(named: Named, count: int) -> Named:
+    return msgspec.structs.replace(named, count=count)
+
+
+def _beyond(one: dict[_Key, Named], other: dict[_Key, Named]) -> list[Named]:
     """Return the names that one side has more often than the other."""
-    surplus = {key: _count(examples) - _count(other.get(key, [])) for key, examples in one.items()}
-    return [_named(one[key], count) for key, count in surplus.items() if count > 0]
+    surplus = {key: named.count - (other[key].count if key in other else 0) for key, named in one.items()}
+    return [_counted(one[key], count) for key, count in surplus.items() if count > 0]
 
 
-def _count(examples: Iterable[Example]) -> int:
-    return sum(example.count for example in examples)
-
-
-def _named(examples: list[Example], count: int) -> Named:
-    one = examples[0]
-    return Named(
-        id=one.id,
-        topic=one.topic,
-        partition=one.partition,
-        offset=one.offset,
-        index=one.index,
-        count=count,
-        text=one.text,
-    )
+def _sum(some: list[Named]) -> int:
+    return sum(one.count for one in some)
 
 
 def _side(result: Result, apart: list[Named]) -> Side:
@@ -236,45 +250,34 @@ def _side(result: Result, apart: list[Named]) -> Side:
     )
 
 
-# What it means.
+# The judgement.
 
 
-def names_of(first: Side, second: Side) -> tuple[str, str]:
-    """Name both witnesses so that they can be told apart."""
-    if first.against is second.against:
-        return "the first", "the second"
-    return _NAMES[first.against], _NAMES[second.against]
+def _names_of(sides: tuple[Side, Side]) -> tuple[str, str]:
+    first, second = (side.against for side in sides)
+    return ("the first", "the second") if first is second else (_NAMES[first], _NAMES[second])
 
 
-def _judge(first: Side, second: Side, compared: list[Compared]) -> list[str]:
-    names = names_of(first, second)
+def _judge(sides: tuple[Side, Side], compared: list[Compared]) -> list[str]:
+    names = _names_of(sides)
     said = [text for one in compared for text in _judge_kind(one, names)]
     if compared and not any(one.only_first or one.only_second for one in compared):
         said.insert(0, "both name the same entries")
-    for side, name, other in ((first, names[0], names[1]), (second, names[1], names[0])):
-        said += _judge_rest(side, name, other)
+    for side, name, other in zip(sides, names, reversed(names), strict=True):
+        if side.not_comparable:
+            said.append(f"{_sum(side.not_comparable)} findings of {name} are of entries that {other} cannot speak of")
+        if side.beside:
+            said.append(f"{name} besides: {', '.join(f'{count} {kind}' for kind, count in side.beside.items())}")
+        said += [f"{name} could not tell: {reason}" for reason in side.could_not_tell]
     return said or ["both are clean: they say the same as the source"]
 
 
-def _judge_rest(side: Side, name: str, other: str) -> Iterator[str]:
-    """Yield the findings that only this witness can judge."""
-    if side.not_comparable:
-        count = sum(one.count for one in side.not_comparable)
-        yield f"{count} findings of {name} are of entries that {other} cannot speak of"
-    if side.beside:
-        yield f"{name} besides: {', '.join(f'{count} {kind}' for kind, count in side.beside.items())}"
-    yield from (f"{name} could not tell: {reason}" for reason in side.could_not_tell)
-
-
 def _judge_kind(one: Compared, names: tuple[str, str]) -> Iterator[str]:
-    both, *alone = (sum(named.count for named in some) for some in (one.both, one.only_first, one.only_second))
-    is_missing = one.kind is Kind.MISSING
-    if both and is_missing:
-        yield f"{both} missing in both: lost before them or in what they share, not by one of them"
-    elif both:
-        yield f"{both} {one.kind.value} in both"
-    for count, name, other in zip(alone, names, reversed(names), strict=True):
-        if count and is_missing:
-            yield f"{count} missing in {name} alone, not in {other}: lost on the way to {name}"
-        elif count:
-            yield f"{count} {one.kind.value} in {name} alone"
+    kind, is_missing = one.kind.value, one.kind is Kind.MISSING
+    if both := _sum(one.both):
+        lost = ": lost before them or in what they share, not by one of them" if is_missing else ""
+        yield f"{both} {kind} in both{lost}"
+    for some, name, other in zip((one.only_first, one.only_second), names, reversed(names), strict=True):
+        if some:
+            lost = f", not in {other}: lost on the way to {name}" if is_missing else ""
+            yield f"{_sum(some)} {kind} in {name} alone{lost}"
