@@ -25,7 +25,7 @@ _REBALANCES = (log_events.PartitionsAssigned, log_events.PartitionsRevoked, log_
 _ENDS = (log_events.WorkerStopped, log_events.WorkerLeft, log_events.WorkerFailed)
 _OTHERS = (log_events.WorkerStarted, log_events.BatchCommitted, log_events.BatchDiscarded, log_events.CommitRepeated)
 _SHOWN = (*_REBALANCES, *_ENDS, *_OTHERS, log_events.Positioned, OffsetGaps)
-_FIELDS_LEFT_OUT = {"story", "exception"}
+_FIELDS_LEFT_OUT = {"event", "story", "exception"}
 
 
 class LogEnded(LogEvent, frozen=True, tag="log_ended"):
@@ -52,7 +52,7 @@ class Event(NamedTuple):
     @property
     def text(self) -> str:
         """The fields of the event, as its line has them."""
-        fields = msgspec.structs.asdict(self.told)
+        fields = msgspec.to_builtins(self.told)
         return ", ".join(f"{name} {value}" for name, value in fields.items() if value and name not in _FIELDS_LEFT_OUT)
 
 

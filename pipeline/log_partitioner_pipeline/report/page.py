@@ -141,7 +141,8 @@ def _listing(title: str, rows: Sequence[msgspec.Struct]) -> Listing:
 
 def _cells(row: msgspec.Struct) -> dict[str, Cell]:
     """Return the fields by their names in words, with values for a person."""
-    return {words.plain(name): _cell(name, value) for name, value in msgspec.structs.asdict(row).items()}
+    fields = msgspec.structs.asdict(row).items()
+    return {words.plain(name.removesuffix("_ms")): _cell(name, value) for name, value in fields}
 
 
 def _cell(name: str, value: object) -> Cell:

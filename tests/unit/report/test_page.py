@@ -209,6 +209,8 @@ def test_every_kind_at_once_and_an_older_system_are_shown() -> None:
     assert "an older system's archive" in text
     assert "objects retired 81 rows retired 82" in text
     assert "id-1: 1 in the source" in text
+    coverage = "topic partition retained offset end offset committed offset first offset next offset"
+    assert f"Offsets that were audited {coverage}" in text
 
 
 def test_a_result_of_before_lag_and_sizes_were_known_is_readable() -> None:
