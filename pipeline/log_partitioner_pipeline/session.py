@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -43,7 +45,10 @@ def open_session(settings: JobSettings, *, name: str) -> SparkSession:
     properties = {**_properties(settings), **_addresses(spark.master), **catalog_options(settings), **spark.properties}
     for key, value in properties.items():
         builder = builder.config(key, value)
+    at_interrupt = signal.getsignal(signal.SIGINT)
     session = builder.getOrCreate()
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, at_interrupt)  # Spark's own handler calls Java from within a call of Java
     session.sparkContext.setLogLevel("FATAL")  # errors reach us as exceptions; their Java traces help nobody
     return session
 

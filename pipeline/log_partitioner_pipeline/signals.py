@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
 GRACE_S = 3.0
+_ENDING = (signal.SIGTERM, signal.SIGINT)
 
 
 @contextmanager
@@ -38,15 +39,15 @@ def ended_by_signals(job: str) -> Iterator[None]:
         _forget_call_of_spark()
         raise SystemExit(128 + number)
 
-    handler = signal.signal(signal.SIGTERM, unwind)
+    handled = [one for one in _ENDING if signal.getsignal(one) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, unwind) for number in handled}
     descriptor = signal.set_wakeup_fd(writer)
     try:
         yield
-    except KeyboardInterrupt:  # Spark's session has a handler of its own for SIGINT
-        ended_by.append(signal.SIGINT)
     finally:
         signal.set_wakeup_fd(descriptor)
-        signal.signal(signal.SIGTERM, handler)
+        for number, handler in before.items():
+            signal.signal(number, handler)
         os.close(writer)
         if ended_by:
             _tell(job, ended_by[0])
@@ -57,7 +58,7 @@ def _give_up(job: str, reader: int) -> None:
     """End the process `GRACE_S` after a signal; blocks until then, or until the block has ended without one."""
     numbers = b""
     with open(reader, "rb", buffering=0) as signals:
-        while not numbers or numbers[0] not in {signal.SIGTERM, signal.SIGINT}:
+        while not numbers or numbers[0] not in _ENDING:
             numbers = signals.read(1)
             if not numbers:
                 return
