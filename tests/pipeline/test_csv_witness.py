@@ -13,7 +13,7 @@ import pytest
 from log_partitioner.formats.findings import Kind
 from log_partitioner.proof.accounting import ExitCode
 from log_partitioner_pipeline import cli
-from log_partitioner_pipeline.archive.run import ArchiveAudit, ArchiveOptions
+from log_partitioner_pipeline.archive.run import audit_archive
 from log_partitioner_pipeline.audit.auditor import Auditor, Options
 from log_partitioner_pipeline.audit.result import Result, Window, decode, encode
 from log_partitioner_pipeline.jobs import audit, compare
@@ -196,8 +196,8 @@ def test_faults_of_the_archive_are_told_from_losses_of_the_product(
     bucket = s3.create_bucket(Names("archive").bucket())
     for key, content in faulty(archived).items():
         s3.client.put_object(Bucket=bucket, Key=f"old/{key}", Body=content)
-    options = ArchiveOptions(window=WINDOW, location=f"s3://{bucket}/old", examples=10_000)
-    by_csv, by_outputs = ArchiveAudit(lake.spark, lake.settings, options).run(), audit_outputs(lake, WINDOW)
+    by_csv = audit_archive(lake.spark, lake.settings, f"s3://{bucket}/old", WINDOW, examples=10_000)
+    by_outputs = audit_outputs(lake, WINDOW)
     lost, lacking = {"id-100", "id-181"}, {"id-95", "id-130", "id-150"}
     alone = {
         Kind.MISSING: lacking,

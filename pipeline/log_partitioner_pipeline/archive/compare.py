@@ -163,7 +163,7 @@ def _require_same_ground(first: Result, second: Result) -> None:
     one, other = first.window, second.window
     if (one.from_ms, one.until_ms) != (other.from_ms, other.until_ms):
         raise IncomparableError(
-            f"the windows differ: {_window(one)} and {_window(other)}; give both audits the same --from and --until"
+            f"the windows differ: {window_text(one)}, {window_text(other)}; give both the same --from and --until"
         )
     places = first.places, second.places
     topics = [set(one["source"].split(", ")) for one in places]
@@ -177,11 +177,6 @@ def _require_same_ground(first: Result, second: Result) -> None:
     brokers = [one.get("brokers", "") for one in places]
     if set(brokers[0].split(",")).isdisjoint(brokers[1].split(",")):
         raise IncomparableError(f"no broker is in both results: {brokers[0]} and {brokers[1]}")
-
-
-def _window(window: Window) -> str:
-    ends = ["-" if moment is None else str(moment) for moment in (window.from_ms, window.until_ms)]
-    return "everything" if window.is_everything else f"[{ends[0]}, {ends[1]}) ms"
 
 
 def _cut(name: str, result: Result, kind: Kind) -> Iterator[str]:

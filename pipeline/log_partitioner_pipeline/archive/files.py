@@ -14,13 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql import types as T
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from log_partitioner.formats.findings import Kind
 from log_partitioner.proof.oracle.judge import Judge
 from log_partitioner.proof.oracle.times import date_and_hour, read_time
 from log_partitioner_pipeline.archive.rows import BrokenLine, CsvRow, read_csv, value_of_text
-from log_partitioner_pipeline.audit.executors import Row, batched
+from log_partitioner_pipeline.audit.executors import Row, map_rows
 from log_partitioner_pipeline.audit.frames import struct
 from log_partitioner_pipeline.errors import ArchiveError, ObjectError
 from log_partitioner_pipeline.objects import Objects
@@ -29,10 +28,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from zoneinfo import ZoneInfo
 
-    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-    from log_partitioner.config.settings import Settings
+    from log_partitioner.config.settings import PartitionSettings, Settings, UserSettings
+    from log_partitioner.proof.oracle.json_text import Parse
     from log_partitioner_pipeline.audit.result import Window
     from log_partitioner_pipeline.config import CsvSettings, JobSettings
 
@@ -163,65 +162,52 @@ def _listed(settings: Settings, location: str) -> Iterator[tuple[str, str, int]]
 def read_files(spark: SparkSession, settings: JobSettings, files: Iterable[ArchivedFile]) -> DataFrame:
     """Read the rows of these files: `ARCHIVED`; nothing happens before an action."""
     named = [(one.name, one.is_in_window) for one in files]
-    read = partial(_read, settings=settings.worker, csv=settings.pipeline.csv, schema=to_arrow_schema(ARCHIVED))
     tasks = max(1, min(len(named), 4 * spark.sparkContext.defaultParallelism))
-    return spark.createDataFrame(named, _FILE).repartition(tasks, "file").mapInArrow(read, ARCHIVED)
+    read = partial(rows_of, settings=settings.worker, csv=settings.pipeline.csv)
+    return map_rows(spark.createDataFrame(named, _FILE).repartition(tasks, "file"), read, ARCHIVED)
 
 
-def _read(
-    batches: Iterable[pa.RecordBatch], *, settings: Settings, csv: CsvSettings, schema: pa.Schema
-) -> Iterator[pa.RecordBatch]:
-    reader = FileReader(settings, csv)
-    yield from batched((row for batch in batches for one in batch.to_pylist() for row in reader.rows(**one)), schema)
-
-
-class FileReader:
-    """Reads files on an executor."""
-
-    def __init__(self, settings: Settings, csv: CsvSettings) -> None:
-        self._objects = Objects(settings.s3, threads=1)
-        self._csv = csv
-        self._parse = Judge(settings).parse
-        self._partition_zone = settings.partition.zone
-        self._no_user = settings.user.missing_name or ""
-
-    def rows(self, file: str, *, is_in_window: bool) -> Iterator[Row]:
-        """Yield the rows of a file; broken lines and an unreadable file as findings, if they are of the window."""
-        told = {"file": file, "is_in_window": is_in_window}
+def rows_of(files: Iterable[Row], *, settings: Settings, csv: CsvSettings) -> Iterator[Row]:
+    """Yield the rows of files; broken lines and an unreadable file as findings, if they are of the window."""
+    objects = Objects(settings.s3, threads=1)
+    row_of = partial(_row, csv=csv, parse=Judge(settings).parse, partition=settings.partition, user=settings.user)
+    for told in files:
+        file = told["file"]
         try:
-            for one in read_csv(self._data(file), self._csv):
+            for one in read_csv(_data(objects, file), csv):
                 if isinstance(one, BrokenLine):
                     yield told | {"line": one.line, "kind": Kind.CSV_BROKEN, "text": f"line {one.line}: {one.text}"}
                 else:
-                    yield self._row(one) | {"file": file}
+                    yield told | row_of(one)
         except ArchiveError as error:
             yield told | {"kind": Kind.CSV_UNREADABLE, "text": str(error)}
         except (ObjectError, OSError) as error:
-            yield {"file": file, "text": f"{file}: {error}", "unread": True}
+            yield told | {"text": f"{file}: {error}", "unread": True}
 
-    def _data(self, file: str) -> bytes:
-        if not file.startswith(_S3):
-            return Path(file).read_bytes()
-        bucket, _, key = file.removeprefix(_S3).partition("/")
-        stored = self._objects.fetch((bucket, key, None))
-        if stored is None:
-            raise ObjectError("it was listed, and is no longer there")
-        return stored.data
 
-    def _row(self, row: CsvRow) -> Row:
-        csv, fields = self._csv, row.fields
-        user, time_text = (name and fields.get(name) for name in (csv.user_column, csv.time_column))
-        time_us = read_time(time_text, unit=csv.time_unit, zone=csv.zone) if time_text else None
-        place = None if time_us is None else date_and_hour(time_us, self._partition_zone)
-        date, hour = place or (None, None)
-        values = map(fields.get, csv.values)
-        return {
-            "line": row.line,
-            "id": fields[csv.id_column] or None,
-            "user": self._no_user if user == "" else user,
-            "event_time_us": None if place is None else time_us,
-            "time_text": time_text,
-            "date": date,
-            "hour": hour,
-            "values": [None if text is None else value_of_text(text, self._parse) for text in values],
-        }
+def _data(objects: Objects, file: str) -> bytes:
+    if not file.startswith(_S3):
+        return Path(file).read_bytes()
+    bucket, _, key = file.removeprefix(_S3).partition("/")
+    stored = objects.fetch((bucket, key, None))
+    if stored is None:
+        raise ObjectError("it was listed, and is no longer there")
+    return stored.data
+
+
+def _row(row: CsvRow, *, csv: CsvSettings, parse: Parse, partition: PartitionSettings, user: UserSettings) -> Row:
+    fields = row.fields
+    named, time_text = (name and fields.get(name) for name in (csv.user_column, csv.time_column))
+    time_us = read_time(time_text, unit=csv.time_unit, zone=csv.zone) if time_text else None
+    place = None if time_us is None else date_and_hour(time_us, partition.zone)
+    date, hour = place or (None, None)
+    return {
+        "line": row.line,
+        "id": fields[csv.id_column] or None,
+        "user": user.missing_name or "" if named == "" else named,
+        "event_time_us": None if place is None else time_us,
+        "time_text": time_text,
+        "date": date,
+        "hour": hour,
+        "values": [None if text is None else value_of_text(text, parse) for text in map(fields.get, csv.values)],
+    }

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from log_partitioner.config.settings import KafkaSettings
     from log_partitioner_pipeline.audit.result import Window
     from log_partitioner_pipeline.audit.scope import Span
     from log_partitioner_pipeline.config import CsvSettings, JobSettings
@@ -42,14 +43,6 @@ _NOTES = {
     "rows_dead": "rows of the archive are of entries that are no deliverable ones: dead letters here",
     "repeated": "unique ids are more than once in the source itself",
 }
-
-
-class ArchiveOptions(NamedTuple):
-    """Options of the audit; `examples` is the number of findings kept of each kind."""
-
-    window: Window
-    location: str
-    examples: int = 10
 
 
 class Totals(NamedTuple):
@@ -81,143 +74,137 @@ def require_ids(settings: JobSettings) -> None:
         raise ArchiveError("an archive is compared by unique id: LOGP_ID__PATHS must say where entries have theirs")
 
 
-class ArchiveAudit:
-    """One run; `run` is called once."""
+def audit_archive(
+    spark: SparkSession, settings: JobSettings, location: str, window: Window, *, examples: int = 10
+) -> Result:
+    """Compare a window with an archive; `examples` is the number of findings kept of each kind.
 
-    def __init__(self, spark: SparkSession, settings: JobSettings, options: ArchiveOptions) -> None:
-        require_ids(settings)
-        self._spark = spark
-        self._settings = settings
-        self._options = options
-        self._started_at_ms = time.time_ns() // 1_000_000
-        self._doubts: list[str] = []
-        self._notes: list[str] = []
+    Blocks for as long as it takes to read the window, and the files that may belong to it.
 
-    def run(self) -> Result:
-        """Do everything; blocks for as long as it takes to read the window, and the files that may belong to it.
+    Raises:
+        PipelineError, CouldNotTellError: there is no such archive, or brokers or S3 do not answer.
+    """
+    require_ids(settings)
+    with Kept() as kept, StepProgress(spark, "audit") as progress:
+        return _audit(spark, settings, location, window, examples=examples, kept=kept, progress=progress)
 
-        Raises:
-            PipelineError, CouldNotTellError: there is no such archive, or brokers or S3 do not answer.
-        """
-        with Kept() as kept, StepProgress(self._spark, "audit") as progress:
-            return self._run(kept, progress)
 
-    def _run(self, kept: Kept, progress: StepProgress) -> Result:
-        """Outline: the source's offsets -> the archive's files -> both sides -> compare -> the result."""
-        settings, window, most = self._settings, self._options.window, self._settings.pipeline.audit.hours_max
-        progress.step("topics")
-        cluster_id, spans = self._spans()
-        progress.step("archive")
-        listed = files.list_files(settings, self._options.location, window)
-        progress.step("source")
-        ranges = {span.tp: (span.first, span.next) for span in spans}
-        entries = identify(topics.read_messages(self._spark, settings.worker.kafka, ranges), settings)
-        source = kept.keep(sides.mark_window(entries, sides.reach_of(self._spark, spans, {}), window))
-        totals = _totals_of(source)
-        progress.count(files=len(listed))
-        progress.step("rows")
-        archived = kept.keep(files.read_files(self._spark, settings, listed))
-        refused = refused_files(archived)
-        rules = self._rules(spans, totals, is_all_read=not refused)
-        progress.step("comparison")
-        compared = kept.keep(by_id.compare(source, archived, rules))
-        findings = kept.keep(by_id.findings_of(compared, archived))
-        by_kind = collect.count_by_kind(findings)
-        examples = collect.collect_plain_examples(findings, per_kind=self._options.examples)
-        counted = by_id.count(archived, compared)
-        total = Totals(*[sum(getattr(one, name) for one in totals.values()) for name in Totals._fields[:-1]])
-        for doubts, notes in (remarks_of(counted, total, refused), remarks_of_columns(archived, settings.pipeline.csv)):
-            self._doubts += doubts
-            self._notes += notes
-        progress.step("hours")
-        hours = by_id.hours_of(compared, findings, is_whole=window.is_everything, has_doubts=bool(self._doubts))
-        found_hours, hours_left_out = collect.collect_hours(kept.keep(hours), most=most)
-        record_hours = by_id.collect_record_hours(source, compared, most=most)
-        durations = progress.end()
-        size = sum(one.size for one in listed)
-        return Result(
-            against=Witness.CSV,
-            run_id=uuid.uuid4().hex[:12],
-            started_at_ms=self._started_at_ms,
-            seconds=round(sum(durations.values()), 3),
-            places=self._places(cluster_id),
-            window=window,
-            coverage=[
-                scope.coverage_of(span, records=one.records, entries=one.entries)
-                for span, one in ((span, totals.get(span.tp, Totals())) for span in spans)
-            ],
-            counts=Counts(
-                records=total.records,
-                entries=total.entries,
-                deliverable=total.deliverable,
-                dead=total.entries - total.deliverable,
-                in_files=counted["found"],
-                rows=counted["rows"],
-                objects=len(listed),
-                object_bytes=size,
-            ),
-            findings=collect.findings_of(by_kind, examples),
-            could_not_tell=self._doubts,
-            notes=self._notes,
-            ids=Ids(
-                in_source=counted["expected"],
-                in_files=counted["of_window"],
-                missing=by_kind.get(Kind.MISSING, 0),
-                surplus=by_kind.get(Kind.DUPLICATED, 0) + by_kind.get(Kind.UNEXPECTED, 0),
-                repeated_in_source=counted["repeated"],
-                examples=[],
-            ),
-            dead_letters={},
-            hours=found_hours,
-            hours_left_out=hours_left_out,
-            record_hours=record_hours,
-            flushes=[],
-            references_offsets={},
-            archive=Archive(
-                files=len(listed),
-                bytes=size,
-                entries_without_id=total.without_id,
-                **{name: counted[name] for name in Archive.__struct_fields__ if name in counted},
-            ),
-            durations_s=durations,
-        )
+def _audit(
+    spark: SparkSession,
+    settings: JobSettings,
+    location: str,
+    window: Window,
+    *,
+    examples: int,
+    kept: Kept,
+    progress: StepProgress,
+) -> Result:
+    """Outline: the source's offsets -> the archive's files -> both sides -> compare -> the result."""
+    started_at_ms = time.time_ns() // 1_000_000
+    kafka, csv, most = settings.worker.kafka, settings.pipeline.csv, settings.pipeline.audit.hours_max
+    progress.step("topics")
+    cluster_id, spans = _spans_of(spark, kafka, window)
+    progress.step("archive")
+    listed = files.list_files(settings, location, window)
+    progress.count(files=len(listed))
+    progress.step("source")
+    messages = topics.read_messages(spark, kafka, {span.tp: (span.first, span.next) for span in spans})
+    reach = sides.reach_of(spark, spans, {})
+    source = kept.keep(sides.mark_window(identify(messages, settings), reach, window))
+    totals = _totals_of(source)
+    total = Totals(*[sum(getattr(one, name) for one in totals.values()) for name in Totals._fields[:-1]])
+    judged = find_judged(window, spans, {tp: one.oldest_ms for tp, one in totals.items()}, started_at_ms=started_at_ms)
+    progress.step("rows")
+    archived = kept.keep(files.read_files(spark, settings, listed))
+    refused = refused_files(archived)
+    progress.step("comparison")
+    rules = by_id.ArchiveRules(
+        values=tuple(csv.values),
+        time_tolerance_s=csv.time_tolerance_s,
+        from_us=None if judged.from_ms is None else judged.from_ms * 1000,
+        until_us=judged.until_ms * 1000,
+        is_all_read=not refused,
+    )
+    compared = kept.keep(by_id.compare(source, archived, rules))
+    findings = kept.keep(by_id.findings_of(compared, archived))
+    by_kind = collect.count_by_kind(findings)
+    named = collect.collect_plain_examples(findings, per_kind=examples)
+    counted = by_id.count(archived, compared)
+    of_rows, of_columns = remarks_of(counted, total, refused), remarks_of_columns(archived, csv)
+    doubts, notes = ([*one, *two, *three] for one, two, three in zip(judged[2:], of_rows, of_columns, strict=True))
+    progress.step("hours")
+    hours = by_id.hours_of(compared, findings, is_whole=window.is_everything, has_doubts=bool(doubts))
+    found_hours, hours_left_out = collect.collect_hours(kept.keep(hours), most=most)
+    record_hours = by_id.collect_record_hours(source, compared, most=most)
+    durations = progress.end()
+    size = sum(one.size for one in listed)
+    return Result(
+        against=Witness.CSV,
+        run_id=uuid.uuid4().hex[:12],
+        started_at_ms=started_at_ms,
+        seconds=round(sum(durations.values()), 3),
+        places=_places_of(settings, location, cluster_id),
+        window=window,
+        coverage=[
+            scope.coverage_of(span, records=one.records, entries=one.entries)
+            for span, one in ((span, totals.get(span.tp, Totals())) for span in spans)
+        ],
+        counts=Counts(
+            records=total.records,
+            entries=total.entries,
+            deliverable=total.deliverable,
+            dead=total.entries - total.deliverable,
+            in_files=counted["found"],
+            rows=counted["rows"],
+            objects=len(listed),
+            object_bytes=size,
+        ),
+        findings=collect.findings_of(by_kind, named),
+        could_not_tell=doubts,
+        notes=notes,
+        ids=Ids(
+            in_source=counted["expected"],
+            in_files=counted["of_window"],
+            missing=by_kind.get(Kind.MISSING, 0),
+            surplus=by_kind.get(Kind.DUPLICATED, 0) + by_kind.get(Kind.UNEXPECTED, 0),
+            repeated_in_source=counted["repeated"],
+            examples=[],
+        ),
+        dead_letters={},
+        hours=found_hours,
+        hours_left_out=hours_left_out,
+        record_hours=record_hours,
+        flushes=[],
+        references_offsets={},
+        archive=Archive(
+            files=len(listed),
+            bytes=size,
+            entries_without_id=total.without_id,
+            **{name: counted[name] for name in Archive.__struct_fields__ if name in counted},
+        ),
+        durations_s=durations,
+    )
 
-    def _spans(self) -> tuple[str | None, list[Span]]:
-        kafka, window = self._settings.worker.kafka, self._options.window
-        with KafkaTopics.of(kafka) as brokers:
-            tps = [tp for topic in kafka.source_topics for tp in brokers.topic_partitions(topic)]
-            sources = scope.ask(brokers, tps, window, dict.fromkeys(tps))
-            cluster_id = brokers.cluster_id()
-        sources = reach_last(self._spark, kafka, sources, window)
-        return cluster_id, [scope.whole_span_of(one) for one in sources]
 
-    def _rules(
-        self, spans: list[Span], totals: Mapping[TopicPartition, Totals], *, is_all_read: bool
-    ) -> by_id.ArchiveRules:
-        csv = self._settings.pipeline.csv
-        oldest_ms = {tp: one.oldest_ms for tp, one in totals.items()}
-        judged = find_judged(self._options.window, spans, oldest_ms, started_at_ms=self._started_at_ms)
-        self._doubts += judged.doubts
-        self._notes += judged.notes
-        return by_id.ArchiveRules(
-            values=tuple(csv.values),
-            time_tolerance_s=csv.time_tolerance_s,
-            from_us=None if judged.from_ms is None else judged.from_ms * 1000,
-            until_us=judged.until_ms * 1000,
-            is_all_read=is_all_read,
-        )
+def _spans_of(spark: SparkSession, kafka: KafkaSettings, window: Window) -> tuple[str | None, list[Span]]:
+    with KafkaTopics.of(kafka) as brokers:
+        tps = [tp for topic in kafka.source_topics for tp in brokers.topic_partitions(topic)]
+        sources = scope.ask(brokers, tps, window, dict.fromkeys(tps))
+        cluster_id = brokers.cluster_id()
+    return cluster_id, [scope.whole_span_of(one) for one in reach_last(spark, kafka, sources, window)]
 
-    def _places(self, cluster_id: str | None) -> dict[str, str]:
-        kafka, csv = self._settings.worker.kafka, self._settings.pipeline.csv
-        columns = {"id": csv.id_column, "user": csv.user_column, "time": csv.time_column}
-        named = [f"{name} {column}" for name, column in columns.items() if column is not None]
-        return {
-            "brokers": kafka.bootstrap_servers,
-            **({} if cluster_id is None else {"cluster": cluster_id}),
-            "source": ", ".join(kafka.source_topics),
-            "archive": self._options.location,
-            "columns": ", ".join([*named, *csv.values]),
-        }
+
+def _places_of(settings: JobSettings, location: str, cluster_id: str | None) -> dict[str, str]:
+    kafka, csv = settings.worker.kafka, settings.pipeline.csv
+    columns = {"id": csv.id_column, "user": csv.user_column, "time": csv.time_column}
+    named = [f"{name} {column}" for name, column in columns.items() if column is not None]
+    return {
+        "brokers": kafka.bootstrap_servers,
+        **({} if cluster_id is None else {"cluster": cluster_id}),
+        "source": ", ".join(kafka.source_topics),
+        "archive": location,
+        "columns": ", ".join([*named, *csv.values]),
+    }
 
 
 def _totals_of(source: DataFrame) -> dict[TopicPartition, Totals]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from log_partitioner.formats.dead_letter import HEADER_REASON, RECORD_SUFFIX, decode_stored_record, parse_headers
 from log_partitioner.formats.findings import Kind
@@ -25,6 +26,9 @@ from log_partitioner_pipeline.table_rows import restore
 from log_partitioner_pipeline.topics import record_of
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql import types as T
+
     from log_partitioner.config.settings import Settings
     from log_partitioner.proof.audit.put_away import PutAway
     from log_partitioner.proof.oracle.json_text import Parse
@@ -165,6 +169,14 @@ def _headers_of(message: Row) -> tuple[tuple[str, bytes | None], ...]:
 
 def _digest_of(record: SourceRecord) -> bytes:
     return record_digest(value=value_digest(record.value), key=record.key, headers=record.headers)
+
+
+def map_rows(frame: DataFrame, read: Callable[[Iterator[Row]], Iterator[Row]], schema: T.StructType) -> DataFrame:
+    """Let executors read the rows of each task of a frame as other rows; nothing happens before an action."""
+    arrow = to_arrow_schema(schema)
+    return frame.mapInArrow(
+        lambda batches: batched(read(row for batch in batches for row in batch.to_pylist()), arrow), schema
+    )
 
 
 def batched(rows: Iterable[Row], schema: pa.Schema) -> Iterator[pa.RecordBatch]:

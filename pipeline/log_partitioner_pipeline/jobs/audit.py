@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from log_partitioner.proof.accounting import ExitCode
-from log_partitioner_pipeline.archive.run import ArchiveAudit, ArchiveOptions, require_ids
+from log_partitioner_pipeline.archive.run import audit_archive, require_ids
 from log_partitioner_pipeline.audit.auditor import Auditor, Options
 from log_partitioner_pipeline.audit.history import keep
 from log_partitioner_pipeline.audit.metrics import AuditMetrics, last_success_in
@@ -106,8 +106,7 @@ class Runs:
         window = window_of(given)
         location = archive_of(given, self._settings.pipeline.csv.location)
         if location is not None:
-            asked = ArchiveOptions(window=window, location=location, examples=given.examples)
-            return ArchiveAudit(self._spark, self._settings, asked).run()
+            return audit_archive(self._spark, self._settings, location, window, examples=given.examples)
         options = Options(
             window=window,
             table=given.table,

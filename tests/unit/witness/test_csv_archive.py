@@ -4,14 +4,15 @@ import argparse
 import gzip
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from log_partitioner.config.settings import IdSettings, UserSettings
 from log_partitioner.formats.findings import Kind
-from log_partitioner_pipeline.archive.files import FileReader, list_files
+from log_partitioner_pipeline.archive.files import list_files, rows_of
 from log_partitioner_pipeline.archive.run import require_ids
-from log_partitioner_pipeline.archive.source import EntryReader
+from log_partitioner_pipeline.archive.source import entries_of
 from log_partitioner_pipeline.audit.result import Window
 from log_partitioner_pipeline.config import JobSettings, load_all
 from log_partitioner_pipeline.errors import ArchiveError, PipelineError
@@ -83,37 +84,42 @@ def test_an_archive_without_files_is_an_error_and_no_loss(settings: JobSettings,
         list_files(settings, str(tmp_path), window)
 
 
+def rows(settings: JobSettings, file: Path, *, is_in_window: bool) -> list[dict[str, Any]]:
+    """The rows of one file, as an executor reads them."""
+    one = {"file": str(file), "is_in_window": is_in_window}
+    return list(rows_of([one], settings=settings.worker, csv=settings.pipeline.csv))
+
+
 def test_rows_broken_lines_and_files_come_out_of_one_reading(settings: JobSettings, tmp_path: Path) -> None:
     """A file that is gone is unread, one that is damaged a finding after the rows before the damage."""
-    reader = FileReader(settings.worker, settings.pipeline.csv)
-    (gone,) = reader.rows(str(tmp_path / "gone.csv"), is_in_window=True)
+    (gone,) = rows(settings, tmp_path / "gone.csv", is_in_window=True)
     assert (gone["unread"], "gone.csv" in gone["text"], "id" in gone) == (True, True, False)
 
     file = tmp_path / "a.csv"
     lines = ["at,id,who", "2026-03-04T05:00:01,a,u", "never,b,", ",c,-", '"', "2026-03-04T05:00:01,,u"]
     file.write_text("\n".join(lines))
-    rows = list(reader.rows(str(file), is_in_window=False))
-    assert [(row["line"], row.get("id"), row.get("kind")) for row in rows] == [
+    found = rows(settings, file, is_in_window=False)
+    assert [(row["line"], row.get("id"), row.get("kind")) for row in found] == [
         (2, "a", None),
         (3, "b", None),
         (4, "c", None),
         (5, None, Kind.CSV_BROKEN),
         (6, None, None),
     ]
-    assert [(row.get("event_time_us"), row.get("time_text"), row.get("user")) for row in rows[:3]] == [
+    assert [(row.get("event_time_us"), row.get("time_text"), row.get("user")) for row in found[:3]] == [
         ((FIVE_MS + 1000) * 1000, "2026-03-04T05:00:01", "u"),
         (None, "never", ""),
         (None, "", "-"),
     ]
-    assert (rows[0]["date"], rows[0]["hour"], rows[3]["is_in_window"]) == ("2026-03-04", 5, False)
+    assert (found[0]["date"], found[0]["hour"], found[3]["is_in_window"]) == ("2026-03-04", 5, False)
 
-    nobody = settings.worker.model_copy(update={"user": UserSettings(missing_name="nobody")})
+    worker = settings.worker.model_copy(update={"user": UserSettings(missing_name="nobody")})
     file.write_bytes(b"who,id\n,a\n")
-    (unnamed,) = FileReader(nobody, settings.pipeline.csv).rows(str(file), is_in_window=False)
+    (unnamed,) = rows(settings.model_copy(update={"worker": worker}), file, is_in_window=False)
     assert (unnamed["user"], unnamed["time_text"]) == ("nobody", None)
 
     file.write_bytes(b"no,columns\n")
-    (wrong,) = reader.rows(str(file), is_in_window=True)
+    (wrong,) = rows(settings, file, is_in_window=True)
     assert (wrong["kind"], wrong["is_in_window"]) == (Kind.CSV_UNREADABLE, True)
 
 
@@ -146,7 +152,8 @@ def test_an_empty_id_of_the_source_is_none(
     """As in the archive, where nothing else can be told from it: both are counted, neither is compared."""
     worker = settings.worker.model_copy(update={"id": IdSettings(paths=("id",))})
     message = {"key": None, "topic": "logs", "partition": 0, "offset": 7, "timestamp_ms": FIVE_MS, "headers": None}
-    (row,) = EntryReader(worker, ()).rows(message | {"value": json.dumps({"user": "u"} | entry).encode()})
+    value = json.dumps({"user": "u"} | entry).encode()
+    (row,) = entries_of([message | {"value": value}], settings=worker, paths=())
     assert (row["deliverable"], row["id"]) == (True, entry_id)
 
 
