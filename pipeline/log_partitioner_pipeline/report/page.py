@@ -116,7 +116,8 @@ def _accounts(result: Result) -> Iterator[Listing]:
 
 def _audits(audits: Sequence[Result]) -> Listing:
     rows = [(words.moment(one.started_at_ms), words.plain(one.verdict), _found(one)) for one in reversed(audits)]
-    return Listing(f"The last {len(audits)} audits as a table", ("audited at (UTC)", "verdict", "findings"), rows)
+    title = f"The last {words.plural(len(audits), 'audit', 'audits')} as a table"
+    return Listing(title, ("audited at (UTC)", "verdict", "findings"), rows)
 
 
 def _listings(result: Result) -> Iterator[Listing]:

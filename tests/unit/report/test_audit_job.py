@@ -37,7 +37,7 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runs:
 def test_a_page_is_left_with_the_audits_before_it(runs: Runs, tmp_path: Path) -> None:
     """Each audit replaces the page; the exit code is the verdict's."""
     assert runs._publish(result(run_id="one", started_at_ms=T0_MS)) == 0
-    assert "The last 1 audit" in (tmp_path / "page.html").read_text()
+    assert "The last 1 audit as a table" in (tmp_path / "page.html").read_text()
     found = result([(Kind.MISSING, [missing(1)])], run_id="two", started_at_ms=T0_MS + 1)
     assert runs._publish(found) == 1
     text = Page((tmp_path / "page.html").read_text()).text
