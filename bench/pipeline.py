@@ -51,7 +51,7 @@ def _materialize(cost: Cost) -> dict[str, float]:
     return {
         "entries": entries,
         "references": references,
-        "materialize: micro-batches": len(batches),
+        "materialize: commits": len(batches),
         "materialize: seconds, with the start": round(cost.wall_s, 1),
         "materialize: entries/s": round(entries / seconds),
         "materialize: references/s": round(references / seconds),

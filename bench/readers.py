@@ -28,10 +28,11 @@ from log_partitioner_pipeline.columns import FIXED_FIELDS, plan_of, union_of
 from log_partitioner_pipeline.config import JobSettings, load_all
 from log_partitioner_pipeline.jars import find_jars
 from log_partitioner_pipeline.jobs.materialize import read_rows
-from log_partitioner_pipeline.kafka import spark_options
+from log_partitioner_pipeline.kafka import partition_ends
 from log_partitioner_pipeline.objects import Objects
 from log_partitioner_pipeline.pieces import projection_text
-from log_partitioner_pipeline.references import MessageAt, SchemaTexts, decode
+from log_partitioner_pipeline.reference_log import Bounds, read_slices
+from log_partitioner_pipeline.references import SchemaTexts
 from log_partitioner_pipeline.row_type import type_of
 from log_partitioner_pipeline.session import open_session
 from tools.demo.environment import Environment
@@ -67,7 +68,7 @@ def _measure(environment: Environment, options: argparse.Namespace, avro: Path) 
     settings = load_all()
     spark = open_session(settings, name="bench")
     try:
-        references = _references(spark, settings)
+        references = _references(settings)
         entries = sum(reference.entries for reference in references)
         count = len({reference.location.object for reference in references})
         print(f"{entries:,} entries, {len(references):,} references, {count:,} objects")
@@ -92,11 +93,12 @@ def _measure(environment: Environment, options: argparse.Namespace, avro: Path) 
         spark.stop()
 
 
-def _references(spark: SparkSession, settings: JobSettings) -> list[Reference]:
+def _references(settings: JobSettings) -> list[Reference]:
     kafka = settings.worker.kafka
-    frame = spark.read.format("kafka").options(**spark_options(kafka, kafka.references_topic)).load()
-    rows = frame.select("partition", "offset", "value").collect()
-    return decode(MessageAt(row.partition, row.offset, bytes(row.value)) for row in rows)
+    everything = Bounds(references_max=sys.maxsize, bytes_max=sys.maxsize)
+    ends = partition_ends(kafka, kafka.references_topic)
+    (found,) = read_slices(kafka, kafka.references_topic, {}, ends, everything)
+    return found.references
 
 
 def _bundles(references: list[Reference], most: int) -> Iterator[list[Reference]]:

@@ -13,11 +13,11 @@ from tools.maven import JarSet
 
 _PIPELINE = Path(__file__).parents[1] / "pipeline"
 _HOME = _PIPELINE.parent / jars.DIRECTORY
-_JARS = JarSet(_PIPELINE / "pom.xml", jars.LOCK, "Iceberg and what Spark needs for it (137 MB)")
+_JARS = JarSet(_PIPELINE / "pom.xml", jars.LOCK, "Iceberg and what Spark needs for it (133 MB)")
 
 
 def ensure_pipeline_jars(home: Path = _HOME) -> Path:
-    """Give the directory of the jars, fetched to `home` the first time (140 MB).
+    """Give the directory of the jars, fetched to `home` the first time (133 MB).
 
     Raises:
         StackError: they cannot be had.

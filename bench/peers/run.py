@@ -24,19 +24,17 @@ from bench.workloads import Workload
 from tools.local.errors import ProcessDiedError, StackError
 from tools.local.processes import ServerProcess
 from tools.maven import JarSet
-from tools.pipeline_jars import ensure_pipeline_jars
 
 _HERE = Path(__file__).parent
 _REPOSITORY = _HERE.parents[1]
 _SPARK = JarSet(_HERE / "spark.xml", _HERE / "spark.lock")
-_SPARK_AVRO = JarSet(_HERE.parent / "pom.xml", _HERE.parent / "jars.lock")
+_SPARK_SOURCES = JarSet(_HERE.parent / "pom.xml", _HERE.parent / "jars.lock")
 _FLINK = JarSet(_HERE / "flink.xml", _HERE / "flink.jars.lock")
 _FLINK_PYTHON = _HERE / "flink.lock"
 _FLINK_SETTINGS = {
     "numberOfTaskSlots: 1": "numberOfTaskSlots: 4",  # with one, the second of two tasks waits without a word
     "all: --add": "all: -Xmx3g --add",  # of everything, as Spark has
 }
-_OF_SPARK = ("commons-pool2", "kafka-clients", "spark-")  # of the pipeline's jars
 _TURN_S = 0.1
 _LIMIT_S = 300.0
 _INSTALL_LIMIT_S = 1800.0
@@ -151,9 +149,7 @@ def _prepare_obvious(_home: Path) -> Ready:
 
 def _prepare_spark(home: Path) -> Ready:
     """Return the jars beside PySpark's own: 15 MB, and those of the pipeline for Kafka."""
-    own = _jars_of(_SPARK, home / "peers") + _jars_of(_SPARK_AVRO, home / "peers")
-    pipeline = ensure_pipeline_jars(home / "pipeline-jars").glob("*.jar")
-    return Ready(jars=own + [jar for jar in pipeline if jar.name.startswith(_OF_SPARK)])
+    return Ready(jars=_jars_of(_SPARK, home / "peers") + _jars_of(_SPARK_SOURCES, home / "peers"))
 
 
 def _prepare_flink(home: Path) -> Ready:

@@ -8,7 +8,7 @@
 
 The way of the data into the table:
 
-    jobs/materialize.py   references topic -> micro-batches
+    jobs/materialize.py   references topic -> slices
     reference_log.py      those cut into slices by references and bytes
     references.py         messages -> references, and the schemas they name
     whose.py              those of one group, and of what it has adopted

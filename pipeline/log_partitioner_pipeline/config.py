@@ -94,7 +94,7 @@ class MaterializeSettings(Section):
     bytes_max: PositiveBytes = 256 * 1024 * 1024
     """Bytes of objects and messages in one commit, unless one message alone has more."""
     interval_s: PositiveSeconds = 60
-    """Seconds between micro-batches of a continuous run."""
+    """Seconds from one catching-up of a continuous run to the next, at least; none pass while it is behind."""
     rows_per_batch: PositiveInt = 8192
     """Rows in one Arrow batch."""
     bytes_per_batch: Annotated[int, Field(gt=0, le=256 * 1024 * 1024, json_schema_extra=BYTES), TAKES_SIZE] = (
@@ -103,8 +103,6 @@ class MaterializeSettings(Section):
     """Bytes of rows in one Arrow batch, as files hold them; one row may have more."""
     download_threads: PositiveInt = 8
     """Objects under way at once, per task."""
-    checkpoint_directory: Path | None = None
-    """Scratch directory of the streaming query; nothing in it is needed after a restart."""
 
 
 class ActivitySettings(Section):

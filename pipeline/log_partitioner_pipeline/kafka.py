@@ -1,23 +1,58 @@
-"""Kafka from the driver: begin and end of a topic's partitions, its id, and Spark's options for reading it.
+"""Kafka for all jobs: ends and ids of topics, and committed messages of offset ranges. One reader: librdkafka.
 
-Brokers are asked by the quick audit's client; records themselves are read by Spark.
+The driver reads references itself (`reference_log`); what is more goes to Spark's tasks, a range of offsets each, with
+the worker's own client options. Spark's source fails at a timestamp beyond its microseconds (KAFKA_FACTS L7), and knows
+not all of the worker's ways to log in.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
+from pyspark.sql import types as T
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from log_partitioner.adapters.kafka.topics import Ends, KafkaTopics
+from log_partitioner.formats.model import SourceRecord, TopicPartition, readable
 from log_partitioner_pipeline.errors import BrokerError
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
     from log_partitioner.config.settings import KafkaSettings
 
+Ranges = Mapping[TopicPartition, tuple[int, int]]
+"""[first, next) offsets."""
+
+MESSAGE = T.StructType(
+    [
+        T.StructField("key", T.BinaryType()),
+        T.StructField("value", T.BinaryType()),
+        T.StructField("topic", T.StringType()),
+        T.StructField("partition", T.IntegerType()),
+        T.StructField("offset", T.LongType()),
+        T.StructField("timestamp_ms", T.LongType()),
+        T.StructField(
+            "headers",
+            T.ArrayType(
+                T.StructType([T.StructField("key", T.StringType()), T.StructField("value", T.BinaryType())]),
+            ),
+        ),
+    ]
+)
+_ARROW_MESSAGE = to_arrow_schema(MESSAGE)
+_LAST = T.StructType([MESSAGE["topic"], MESSAGE["partition"], T.StructField("last", T.LongType())])
 _ANSWER_S = 20.0
 _AS_KAFKA_WRITES = str.maketrans("+/", "-_")  # its tools write ids in the alphabet for URLs, librdkafka does not
+_RECORDS_PER_TASK = 200_000  # about: judging them takes some seconds
+_ROWS_AT_ONCE = 1000
+_BYTES_AT_ONCE = 8 * 1024 * 1024
+_NO_NAME = "\ufffd"  # stands for a header name that is not UTF-8
 
 
 def partition_ends(settings: KafkaSettings, topic: str) -> dict[int, Ends]:
@@ -46,55 +81,104 @@ def ask_topic_id(settings: KafkaSettings, topic: str) -> str | None:
     return str(found.topic_id).translate(_AS_KAFKA_WRITES) if is_told else None
 
 
-_JAAS_LOGIN = {
-    "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
-    "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
-    "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
-}
-_OF_SECURITY = ("security.", "ssl.", "sasl.", "enable.ssl.")
-_ALIKE = ("security.protocol", "client.id", "ssl.keystore.location", "ssl.keystore.password")
-_SAID = {*_ALIKE, "ssl.ca.location", "sasl.mechanism", "sasl.mechanisms", "sasl.username", "sasl.password"}
+def read_messages(spark: SparkSession, settings: KafkaSettings, ranges: Ranges) -> DataFrame:
+    """Read the committed messages of these ranges, columns of MESSAGE; nothing happens before an action.
 
-
-def spark_options(settings: KafkaSettings, topic: str) -> dict[str, str]:
-    """Return the options of Spark's Kafka source: committed records only, and loss is an error.
-
-    Raises:
-        BrokerError: librdkafka's options have one without a counterpart in the Java client.
+    A timestamp below zero is none, as the worker takes it.
     """
-    options = {
-        "kafka.bootstrap.servers": settings.bootstrap_servers,
-        "kafka.isolation.level": "read_committed",
-        "subscribe": topic,
-        "failOnDataLoss": "true",
-        # Where markers of transactions follow the last record of a range, the consumer asks once more, in vain: 500 ms.
-        "kafka.fetch.max.wait.ms": "20",
+    return _by_task(spark, ranges, partial(_read, settings=settings), MESSAGE)
+
+
+def last_offsets(
+    spark: SparkSession, settings: KafkaSettings, ranges: Ranges, *, from_ms: int | None, until_ms: int
+) -> dict[TopicPartition, int]:
+    """Find the last committed record with a timestamp from `from_ms` to before `until_ms` in each of these ranges.
+
+    Brokers find the first record as late as a moment, and one record with a clock ahead hides all records behind it.
+    Blocks for as long as reading the ranges takes; TopicPartitions without such a record are absent.
+    """
+    look = partial(_look, settings=settings, from_ms=from_ms or 0, until_ms=until_ms)
+    found: dict[TopicPartition, int] = {}
+    for topic, partition, last in _by_task(spark, ranges, look, _LAST).collect():
+        tp = TopicPartition(topic, partition)
+        found[tp] = max(last, found.get(tp, last))
+    return found
+
+
+def record_of(message: Mapping[str, Any]) -> SourceRecord:
+    """Return the record of a row with the columns of MESSAGE."""
+    pairs = tuple((header["key"], header["value"]) for header in message["headers"] or ())
+    headers, unreadable = readable(pairs)
+    return SourceRecord(
+        tp=TopicPartition(message["topic"], message["partition"]),
+        offset=message["offset"],
+        timestamp_ms=message["timestamp_ms"],
+        key=message["key"],
+        value=message["value"],
+        headers=headers,
+        unreadable=unreadable,
+    )
+
+
+def _by_task(spark: SparkSession, ranges: Ranges, take: Any, columns: T.StructType) -> DataFrame:
+    """Let tasks take ranges of about the same number of records."""
+    pieces = [
+        (tp, (begin, min(begin + _RECORDS_PER_TASK, end)))
+        for tp, (first, end) in ranges.items()
+        for begin in range(first, end, _RECORDS_PER_TASK)
+    ]
+    if not pieces:
+        return spark.createDataFrame([], columns)
+    numbers = spark.range(0, len(pieces), 1, len(pieces))
+    return numbers.mapInArrow(partial(_each, pieces=pieces, take=take), columns)
+
+
+def _each(
+    numbers: Iterable[pa.RecordBatch], *, pieces: list[tuple[TopicPartition, tuple[int, int]]], take: Any
+) -> Iterator[pa.RecordBatch]:
+    for batch in numbers:
+        for number in batch.column(0).to_pylist():
+            yield from take(*pieces[number])
+
+
+def _read(tp: TopicPartition, span: tuple[int, int], *, settings: KafkaSettings) -> Iterator[pa.RecordBatch]:
+    rows: list[dict[str, Any]] = []
+    size = 0
+    with KafkaTopics.of(settings) as topics:
+        for record in topics.read({tp: span}):
+            rows.append(_row(record))
+            size += record.size
+            if len(rows) == _ROWS_AT_ONCE or size > _BYTES_AT_ONCE:
+                yield pa.RecordBatch.from_pylist(rows, schema=_ARROW_MESSAGE)
+                rows, size = [], 0
+    yield pa.RecordBatch.from_pylist(rows, schema=_ARROW_MESSAGE)
+
+
+def _row(record: SourceRecord) -> dict[str, Any]:
+    headers = record.headers if record.unreadable is None else ((_NO_NAME, None),)
+    return {
+        "key": record.key,
+        "value": record.value,
+        "topic": record.tp.topic,
+        "partition": record.tp.partition,
+        "offset": record.offset,
+        "timestamp_ms": _time_of(record),
+        "headers": [{"key": name, "value": value} for name, value in headers],
     }
-    return options | {f"kafka.{name}": value for name, value in _java_properties(settings).items()}
 
 
-def _java_properties(settings: KafkaSettings) -> dict[str, str]:
-    """Return the security of librdkafka's options as properties of the Java client."""
-    given = settings.properties_of("consumer")
-    unsaid = sorted(name for name in given if name.startswith(_OF_SECURITY) and name not in _SAID)
-    if unsaid:
-        raise BrokerError(f"{', '.join(unsaid)}: Spark's Kafka client has no such option that is known here")
-    java = {name: given[name] for name in _ALIKE if name in given}
-    if "ssl.ca.location" in given:
-        java |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": given["ssl.ca.location"]}
-    if "ssl.keystore.location" in given:
-        java["ssl.keystore.type"] = "PKCS12"
-    mechanism = given.get("sasl.mechanism", given.get("sasl.mechanisms"))
-    if mechanism is not None:
-        login = _JAAS_LOGIN.get(mechanism)
-        if login is None:
-            raise BrokerError(f"sasl.mechanism {mechanism} is not known here")
-        user, password = (_quoted(given.get(f"sasl.{name}", "")) for name in ("username", "password"))
-        java["sasl.mechanism"] = mechanism
-        java["sasl.jaas.config"] = f"{login} required username={user} password={password};"
-    return java
+def _time_of(record: SourceRecord) -> int | None:
+    return None if record.timestamp_ms is None or record.timestamp_ms < 0 else record.timestamp_ms
 
 
-def _quoted(text: str) -> str:
-    """Write a value of JAAS, in which a backslash takes the next character as it is."""
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+def _look(
+    tp: TopicPartition, span: tuple[int, int], *, settings: KafkaSettings, from_ms: int, until_ms: int
+) -> Iterator[pa.RecordBatch]:
+    last = None
+    with KafkaTopics.of(settings) as topics:
+        for record in topics.read({tp: span}):
+            time_ms = _time_of(record)
+            if time_ms is not None and from_ms <= time_ms < until_ms:
+                last = record.offset
+    if last is not None:
+        yield pa.RecordBatch.from_pylist([{**tp._asdict(), "last": last}], to_arrow_schema(_LAST))

@@ -7,40 +7,22 @@ has more is a slice of its own; its rows are read by several tasks and in bounde
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-import msgspec
-import pyarrow as pa
-from pyspark.sql import types as T
-from pyspark.sql.pandas.types import to_arrow_schema
-
-from log_partitioner.formats.reference import decode_message
+from log_partitioner.adapters.kafka.topics import Ends, KafkaTopics
+from log_partitioner.formats.model import TopicPartition
+from log_partitioner.formats.reference import Reference
 from log_partitioner_pipeline.errors import PipelineError
-from log_partitioner_pipeline.kafka import spark_options
-from log_partitioner_pipeline.references import MessageAt
+from log_partitioner_pipeline.references import decode
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from collections.abc import Iterable, Iterator
 
-    from log_partitioner.adapters.kafka.topics import Ends
     from log_partitioner.config.settings import KafkaSettings
-
-WEIGHED_AT_ONCE = 10_000
-"""Offsets whose messages are weighed at once; only a `Weight` of each stays."""
+    from log_partitioner.formats.model import SourceRecord
 
 Offsets = dict[int, int]
 """Next offset by partition of the references topic."""
-
-
-class Weight(NamedTuple):
-    """A message: its place, its references, and its bytes with those of the blocks that they point to."""
-
-    partition: int
-    offset: int
-    references: int
-    bytes: int
 
 
 class Bounds(NamedTuple):
@@ -51,116 +33,45 @@ class Bounds(NamedTuple):
 
 
 class Slice(NamedTuple):
-    """Committed messages, and the offsets behind them."""
+    """References of committed messages, each id once, and the offsets behind them."""
 
-    messages: list[MessageAt]
+    references: list[Reference]
     offsets: Offsets
 
 
-_WEIGHT = T.StructType(
-    [
-        T.StructField("partition", T.IntegerType()),
-        *[T.StructField(name, T.LongType()) for name in ("offset", "references", "bytes")],
-    ]
-)
-_ARROW_WEIGHT = to_arrow_schema(_WEIGHT)
+def read_slices(
+    settings: KafkaSettings, topic: str, offsets: Offsets, ends: dict[int, Ends], bounds: Bounds
+) -> Iterator[Slice]:
+    """Read on from these offsets to these ends; each slice is read when the caller takes it. None if nothing is new.
 
+    A partition that has no offset yet begins at its beginning. The last slice goes to the ends, behind the markers of
+    transactions, too, and may have no reference.
 
-class ReferenceLog:
-    """A references topic, through one Spark session."""
-
-    def __init__(self, spark: SparkSession, settings: KafkaSettings, topic: str) -> None:
-        self._spark = spark
-        self._settings = settings
-        self._topic = topic
-
-    def slices(self, offsets: Offsets, ends: dict[int, Ends], bounds: Bounds) -> Iterator[Slice]:
-        """Read on from these offsets to these ends; each slice is read when the caller takes it.
-
-        A partition that has no offset yet begins at its beginning. All partitions that are behind advance together.
-        """
-        reached = {number: end.first for number, end in ends.items()} | offsets
-        while stops := _next_ends(reached, ends):
-            begins = {number: reached[number] for number in stops}
-            for one in self.slices_of(self._frame(begins, stops), begins, stops, bounds):
-                reached |= one.offsets
-                yield Slice(one.messages, dict(reached))
-
-    def slices_of(self, messages: DataFrame, starts: Offsets, stops: Offsets, bounds: Bounds) -> Iterator[Slice]:
-        """Cut these messages, from `starts` to `stops`, into slices; each is read when the caller takes it.
-
-        A partition that has no start yet begins at its first message, because nobody has asked for the begin of its
-        log.
-        """
-        weights = [Weight(*row) for row in messages.mapInArrow(weigh, _WEIGHT).collect()]
-        reached = begins_of(weights, stops) | starts
-        for ends in cut(weights, stops, bounds):
-            some = {number: end for number, end in ends.items() if end > reached[number]}
-            found = [MessageAt.of(row) for row in self._frame(reached, some).collect()] if weights and some else []
-            reached |= ends
-            yield Slice(found, dict(reached))
-
-    def _frame(self, starts: Offsets, stops: Offsets) -> DataFrame:
-        options = spark_options(self._settings, self._topic)
-        del options["subscribe"]
-        return (
-            self._spark.read.format("kafka")
-            .options(**options)
-            .option("assign", json.dumps({self._topic: list(stops)}))
-            .option("startingOffsets", json.dumps({self._topic: {str(number): starts[number] for number in stops}}))
-            .option("endingOffsets", json.dumps({self._topic: {str(number): stop for number, stop in stops.items()}}))
-            .load()
-            .select("partition", "offset", "value")
-        )
-
-
-def begins_of(weights: Iterable[Weight], stops: Offsets) -> Offsets:
-    """Return the offset of each partition's first message; the stop offset if a partition has no message to read."""
-    return stops | {one.partition: one.offset for one in sorted(weights, reverse=True)}
-
-
-def weigh(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Weigh messages (partition, offset, value) on the executors; one that holds no references weighs its bytes."""
-    for batch in batches:
-        weights = [_weight_of(MessageAt.of(row))._asdict() for row in batch.to_pylist()]
-        yield pa.RecordBatch.from_pylist(weights, _ARROW_WEIGHT)
-
-
-def _weight_of(message: MessageAt) -> Weight:
-    try:
-        lines = decode_message(message.value).references
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        lines = ()  # who reads it says what is wrong
-    size = len(message.value) + sum(line.length for line in lines)
-    return Weight(message.partition, message.offset, len(lines), size)
-
-
-def cut(weights: Iterable[Weight], stops: Offsets, bounds: Bounds) -> Iterator[Offsets]:
-    """Yield the offsets behind each slice; the last ones are `stops`, behind the markers of transactions, too.
-
-    The first messages of all partitions come first, then the second ones, and so on.
+    Raises:
+        PipelineError: a message is none of references in a known version.
+        CouldNotTellError: no broker answers.
     """
-    by_partition: dict[int, list[Weight]] = {}
-    for weight in sorted(weights):
-        by_partition.setdefault(weight.partition, []).append(weight)
-    in_turn = sorted((nth, one) for some in by_partition.values() for nth, one in enumerate(some))
-    reached: Offsets = {}
-    references = size = 0
-    for _, one in in_turn:
-        references += one.references
-        size += one.bytes
-        if reached and (references > bounds.references_max or size > bounds.bytes_max):
-            yield reached
-            reached, references, size = {}, one.references, one.bytes
-        reached[one.partition] = one.offset + 1
-    yield stops
+    reached = {number: end.first for number, end in ends.items()} | offsets
+    stops = {number: end.next for number, end in ends.items() if reached[number] < end.next}
+    if stops:
+        ranges = {TopicPartition(topic, number): (reached[number], stop) for number, stop in stops.items()}
+        with KafkaTopics.of(settings) as topics:
+            yield from cut(topics.read(ranges), reached, stops, bounds)
 
 
-def _next_ends(reached: Offsets, ends: dict[int, Ends]) -> Offsets:
-    """Return the offsets up to which to weigh the partitions that are behind: each its share."""
-    behind = [number for number, end in ends.items() if reached[number] < end.next]
-    share = max(1, WEIGHED_AT_ONCE // max(1, len(behind)))
-    return {number: min(ends[number].next, reached[number] + share) for number in behind}
+def cut(messages: Iterable[SourceRecord], starts: Offsets, stops: Offsets, bounds: Bounds) -> Iterator[Slice]:
+    """Cut messages into slices; the offsets of the last one are `stops`."""
+    reached, references, size = dict(starts), dict[str, Reference](), 0
+    for message in messages:
+        found = decode([message])
+        more = message.size + sum(one.location.ranges[-1][1] for one in found)
+        if size and (len(references) + len(found) > bounds.references_max or size + more > bounds.bytes_max):
+            yield Slice(list(references.values()), dict(reached))
+            references, size = {}, 0
+        references |= {one.reference_id: one for one in found if one.reference_id not in references}
+        size += more
+        reached[message.tp.partition] = message.offset + 1
+    yield Slice(list(references.values()), reached | stops)
 
 
 def count_behind(offsets: Offsets, ends: dict[int, Ends]) -> int:

@@ -5,9 +5,9 @@ A reference is identified by (topic partition, offset, line): a message has one 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -16,28 +16,14 @@ from log_partitioner_pipeline.errors import ObjectError, PipelineError
 from log_partitioner_pipeline.rows import fingerprint_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import Row
-
+    from log_partitioner.formats.model import SourceRecord
     from log_partitioner_pipeline.objects import Objects
 
 _TEXTS_CHARS_MAX = 64 * 1024 * 1024
 _SPANS_MAX = 20
 
 
-class MessageAt(NamedTuple):
-    """A message of the references topic; one without a value has an empty one, which is no reference either."""
-
-    partition: int
-    offset: int
-    value: bytes
-
-    @classmethod
-    def of(cls, row: Row | Mapping[str, Any]) -> MessageAt:
-        """Take a row of Spark's Kafka source."""
-        return cls(row["partition"], row["offset"], bytes(row["value"] or b""))
-
-
-def decode(messages: Iterable[MessageAt]) -> list[Reference]:
+def decode(messages: Iterable[SourceRecord]) -> list[Reference]:
     """Decode all references of messages, each id once: one that was announced twice stands for the same rows.
 
     Raises:
@@ -46,9 +32,9 @@ def decode(messages: Iterable[MessageAt]) -> list[Reference]:
     references: dict[str, Reference] = {}
     for message in messages:
         try:
-            lines = decode_references(message.value)
+            lines = decode_references(message.value or b"")
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            where = f"partition {message.partition} offset {message.offset} of the references topic"
+            where = f"partition {message.tp.partition} offset {message.offset} of the references topic"
             raise PipelineError(f"{where} is no message that this code knows: {error}") from error
         for reference in lines:
             references.setdefault(reference.reference_id, reference)

@@ -27,13 +27,13 @@ from log_partitioner_pipeline.audit.verdicts import read_passed
 from log_partitioner_pipeline.branches import load_table
 from log_partitioner_pipeline.changes import change_by_others
 from log_partitioner_pipeline.errors import TableError
-from log_partitioner_pipeline.kafka import partition_ends
+from log_partitioner_pipeline.kafka import partition_ends, read_messages
 from log_partitioner_pipeline.objects import Objects
 from log_partitioner_pipeline.retention import Grounds, Place, RawObject, refusal_of
 from log_partitioner_pipeline.retired import RetiredObjects
 from log_partitioner_pipeline.session import CATALOG
 from log_partitioner_pipeline.table_check import OBJECT, Outcome, compare_with_table
-from log_partitioner_pipeline.topics import read_messages, reference_lines
+from log_partitioner_pipeline.topics import reference_lines
 from log_partitioner_pipeline.whose import of_history
 
 if TYPE_CHECKING:

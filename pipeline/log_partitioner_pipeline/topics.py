@@ -1,50 +1,23 @@
-"""Topics as frames: committed messages of offset ranges; flush records, run records, references as columns.
+"""Messages of topics as columns: flush records, run records, references.
 
-Owns how Spark reads Kafka in one go, the fields of flush and run records that SQL needs, and the merge of parts.
+Owns the fields of flush and run records that SQL needs, and the merge of parts.
 """
 
 from __future__ import annotations
 
-import json
-from functools import reduce
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
-from pyspark.sql import types as T
 
-from log_partitioner.formats.model import SourceRecord, TopicPartition, readable
 from log_partitioner.formats.reference import FORMAT_VERSION
-from log_partitioner_pipeline.client_reader import read_ranges, split_off
-from log_partitioner_pipeline.kafka import spark_options
 from log_partitioner_pipeline.reference_rows import REFERENCE, expand
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
-    from pyspark.sql import Column, SparkSession
+    from pyspark.sql import Column
 
-    from log_partitioner.config.settings import KafkaSettings
-    from log_partitioner.formats.model import OffsetRanges
-
-# Records that one task reads, about: judging them takes some seconds.
-_RECORDS_PER_TASK = 200_000
-MESSAGE = T.StructType(
-    [
-        T.StructField("key", T.BinaryType()),
-        T.StructField("value", T.BinaryType()),
-        T.StructField("topic", T.StringType()),
-        T.StructField("partition", T.IntegerType()),
-        T.StructField("offset", T.LongType()),
-        T.StructField("timestamp_ms", T.LongType()),
-        T.StructField(
-            "headers",
-            T.ArrayType(
-                T.StructType([T.StructField("key", T.StringType()), T.StructField("value", T.BinaryType())]),
-            ),
-        ),
-    ]
-)
 _MESSAGE_AT = ("message_partition", "message_offset")
 _LINE = (
     "array<struct<topic string, partition int, first_offset bigint, next_offset bigint, min_offset bigint, "
@@ -72,103 +45,6 @@ class References(NamedTuple):
     every: DataFrame
     repeated: DataFrame
     unreadable: DataFrame
-
-
-def read_messages(
-    spark: SparkSession, settings: KafkaSettings, ranges: Mapping[TopicPartition, tuple[int, int]]
-) -> DataFrame:
-    """Read the committed messages of these ranges; nothing happens before an action."""
-    ranges = {tp: span for tp, span in ranges.items() if span[0] < span[1]}
-    if not ranges:
-        return spark.createDataFrame([], MESSAGE)
-    return _load(spark, settings, ranges, has_headers=True)
-
-
-def last_offsets(
-    spark: SparkSession,
-    settings: KafkaSettings,
-    ranges: Mapping[TopicPartition, tuple[int, int]],
-    *,
-    from_ms: int | None,
-    until_ms: int,
-) -> dict[TopicPartition, int]:
-    """Find the last committed record with a timestamp from `from_ms` to before `until_ms` in each of these ranges.
-
-    Brokers find the first record as late as a moment, and one record with a clock ahead hides all records behind it.
-    Blocks for as long as reading the ranges takes; TopicPartitions without such a record are absent.
-    """
-    ranges = {tp: span for tp, span in ranges.items() if span[0] < span[1]}
-    if not ranges:
-        return {}
-    messages = _load(spark, settings, ranges, has_headers=False)
-    times = messages.where(F.col("timestamp_ms") < until_ms)
-    if from_ms is not None:
-        times = times.where(F.col("timestamp_ms") >= from_ms)
-    rows = times.groupBy("topic", "partition").agg(F.max("offset").alias("last")).collect()
-    return {TopicPartition(row["topic"], row["partition"]): row["last"] for row in rows}
-
-
-def _load(
-    spark: SparkSession,
-    settings: KafkaSettings,
-    ranges: Mapping[TopicPartition, tuple[int, int]],
-    *,
-    has_headers: bool,
-) -> DataFrame:
-    readable, others = split_off(settings, ranges)
-    frames = []
-    if readable:
-        frames.append(_load_by_spark(spark, settings, readable, has_headers=has_headers))
-    if others:
-        frames.append(read_ranges(spark, settings, others, MESSAGE, records_per_task=_RECORDS_PER_TASK))
-    return reduce(DataFrame.unionByName, frames)
-
-
-def _load_by_spark(
-    spark: SparkSession, settings: KafkaSettings, ranges: OffsetRanges, *, has_headers: bool
-) -> DataFrame:
-    topics: dict[str, list[int]] = {}
-    firsts: dict[str, dict[str, int]] = {}
-    nexts: dict[str, dict[str, int]] = {}
-    for tp, (first, end) in ranges.items():
-        topics.setdefault(tp.topic, []).append(tp.partition)
-        firsts.setdefault(tp.topic, {})[str(tp.partition)] = first
-        nexts.setdefault(tp.topic, {})[str(tp.partition)] = end
-    options = spark_options(settings, "")
-    del options["subscribe"]
-    records = sum(end - first for first, end in ranges.values())
-    headers = F.col("headers") if has_headers else F.lit(None).cast(MESSAGE["headers"].dataType).alias("headers")
-    return (
-        spark.read.format("kafka")
-        .options(**options)
-        .option("assign", json.dumps(topics))
-        .option("startingOffsets", json.dumps(firsts))
-        .option("endingOffsets", json.dumps(nexts))
-        .option("includeHeaders", str(has_headers).lower())
-        .option("minPartitions", max(len(ranges), records // _RECORDS_PER_TASK))
-        .load()
-        .select("key", "value", "topic", "partition", "offset", _timestamp_ms(), headers)
-    )
-
-
-def record_of(message: Mapping[str, Any]) -> SourceRecord:
-    """Return the record of a row with the columns of MESSAGE."""
-    pairs = tuple((header["key"], header["value"]) for header in message["headers"] or ())
-    headers, unreadable = readable(pairs)
-    return SourceRecord(
-        tp=TopicPartition(message["topic"], message["partition"]),
-        offset=message["offset"],
-        timestamp_ms=message["timestamp_ms"],
-        key=message["key"],
-        value=message["value"],
-        headers=headers,
-        unreadable=unreadable,
-    )
-
-
-def _timestamp_ms() -> Column:
-    """Return the timestamp; null if there is none, which -1 says, or one that the worker ignores."""
-    return F.when(F.unix_millis("timestamp") >= 0, F.unix_millis("timestamp")).alias("timestamp_ms")
 
 
 def flush_records(messages: DataFrame) -> DataFrame:

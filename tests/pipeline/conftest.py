@@ -103,7 +103,7 @@ def settings_of(variables: dict[str, str]) -> JobSettings:
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """Spark in this process, for the whole run; take a `lake` to have a catalogue."""
     if not has_pipeline_jars():
-        pytest.skip("Spark's jars are absent (140 MB): `python -m tools.pipeline_jars` fetches them")
+        pytest.skip("Spark's jars are absent (133 MB): `python -m tools.pipeline_jars` fetches them")
     root = tmp_path_factory.mktemp("spark")
     worker = {
         "LOGP_KAFKA__BOOTSTRAP_SERVERS": "127.0.0.1:1",

@@ -1,4 +1,4 @@
-"""Runs materialize and stops it, Spark's JVM too, at one point of one micro-batch: `stopping_driver.py POINT BATCH`.
+"""Runs materialize and stops it, Spark's JVM too, at one point of one slice: `stopping_driver.py POINT SLICE`.
 
 Whoever started it sees the line `stopped at POINT` in its output, and then kills it or lets it go on.
 """
@@ -14,7 +14,7 @@ from tests.pipeline.stopping import Point, stop_at
 POINTS: dict[str, Point] = {
     "before the read": Point(Table, "append"),
     "between data files and table commit": Point(Branch, "move_table"),
-    "between table commit and checkpoint commit": Point(Table, "append", is_before=False),
+    "after the table commit": Point(Table, "append", is_before=False),
 }
 
 

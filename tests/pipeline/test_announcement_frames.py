@@ -43,7 +43,7 @@ from tests.stack.s3_helper import S3Helper
 
 
 def messages_of(spark: SparkSession, values: Iterable[bytes]) -> DataFrame:
-    """Give messages as `topics.read_messages` does."""
+    """Give messages as `kafka.read_messages` does."""
     rows = [(0, at, 5, b"ok", value) for at, value in enumerate(values)]
     return spark.createDataFrame(rows, "partition int, offset long, timestamp_ms long, key binary, value binary")
 

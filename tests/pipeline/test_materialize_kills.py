@@ -29,9 +29,9 @@ from tools.local.processes import ServerProcess
 REPEAT = int(os.environ.get("LOGP_TEST_REPEAT", "1"))
 DRIVER = str(Path(__file__).parent / "stopping_driver.py")
 RECORDS = 240
-BATCH = 2  # the driver is stopped in its second micro-batch, so that there is something to repeat
+BATCH = 2  # the driver is stopped in its second slice, so that there is something to repeat
 STOPPED_S = 120.0
-LAST = "between table commit and checkpoint commit"  # at others a driver that is overtaken shows the same, and more
+LAST = "after the table commit"  # at others a driver that is overtaken shows the same, and more
 OVERTAKEN = 2
 ENDS_S = 5.0
 
@@ -62,7 +62,7 @@ def delivered(kafka: KafkaHelper, s3: S3Helper, tmp_path_factory: pytest.TempPat
 @pytest.mark.parametrize("point", [pytest.param(one, marks=[] if one == LAST else pytest.mark.sweep) for one in POINTS])
 @pytest.mark.parametrize("turn", range(REPEAT))
 def test_driver_killed(point: str, turn: int, delivered: Delivered, lake_of: Callable[..., Lake]) -> None:
-    """SIGKILL at this point, the checkpoint gone with it; the next driver completes the table, each entry once."""
+    """SIGKILL at this point; the next driver completes the table, each entry once."""
     lake = lake_of(delivered.deployment, **few_references(turn))
     driver = start_stopping(lake, "killed", point)
     os.killpg(driver.pid, signal.SIGKILL)
@@ -119,7 +119,7 @@ def test_nothing_new_changes_nothing(delivered: Delivered, lake_of: Callable[...
 
 
 def few_references(turn: int) -> dict[str, str]:
-    """Make micro-batches small; the number differs by turn, so that cuts fall elsewhere."""
+    """Make slices small; the number differs by turn, so that cuts fall elsewhere."""
     return {"PIPELINE_MATERIALIZE__REFERENCES_MAX": str(20 + 3 * turn)}
 
 

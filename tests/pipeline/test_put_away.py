@@ -8,7 +8,6 @@ from pathlib import Path
 from log_partitioner_pipeline.audit.auditor import Auditor, Options
 from log_partitioner_pipeline.audit.result import Result, Verdict, Window
 from log_partitioner_pipeline.backfill.ranges import Wanted
-from log_partitioner_pipeline.client_reader import TIMESTAMP_MAX_MS
 from log_partitioner_pipeline.jobs.backfill import Backfill
 from tests.integration.harness import Deployment
 from tests.integration.test_fatal_record import DEADLY, ENDS, EXIT_CODE
@@ -20,6 +19,7 @@ from tests.stack.providers import jars
 from tests.stack.s3_helper import S3Helper
 from tools.local.kafka import KafkaCluster
 
+TIMESTAMP_MAX_MS = (2**63 - 1) // 1000  # that Spark's microseconds hold
 BEYOND_SPARK = [2**63 - 1, 1_700_000_000_000, TIMESTAMP_MAX_MS, TIMESTAMP_MAX_MS + 1]
 
 

@@ -30,12 +30,12 @@ from log_partitioner_pipeline.errors import ObjectError, OvertakenError, TableEr
 from log_partitioner_pipeline.jobs.backfill import Backfill
 from log_partitioner_pipeline.jobs.compact import Compact
 from log_partitioner_pipeline.jobs.materialize import Materialize
-from log_partitioner_pipeline.kafka import partition_ends
+from log_partitioner_pipeline.kafka import partition_ends, read_messages
 from log_partitioner_pipeline.retire import Retired, Retirement
 from log_partitioner_pipeline.retired import RetiredObjects
 from log_partitioner_pipeline.rows import read_rows
 from log_partitioner_pipeline.table import Table
-from log_partitioner_pipeline.topics import read_messages, references
+from log_partitioner_pipeline.topics import references
 from tests.integration.harness import Deployment
 from tests.integration.one_worker import run_through
 from tests.pipeline.conftest import Lake

@@ -6,7 +6,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from log_partitioner.formats.model import TopicPartition
-from log_partitioner_pipeline import topics
+from log_partitioner_pipeline.kafka import last_offsets, read_messages
 from tests.pipeline.conftest import pipeline_variables, settings_of
 from tests.stack.kafka_helper import KafkaHelper, ToProduce
 from tests.stack.names import Names
@@ -24,7 +24,7 @@ def test_a_timestamp_below_zero_is_none(spark: SparkSession, kafka: KafkaHelper,
     }
     settings = settings_of(worker | pipeline_variables(tmp_path)).worker.kafka
     tp = TopicPartition(topic, 0)
-    messages = topics.read_messages(spark, settings, {tp: (0, 3)})
+    messages = read_messages(spark, settings, {tp: (0, 3)})
     read = {row["offset"]: row["timestamp_ms"] for row in messages.collect()}
     assert read == {0: None, 1: None, 2: stamps[2]}
-    assert topics.last_offsets(spark, settings, {tp: (0, 2)}, from_ms=None, until_ms=stamps[2]) == {}
+    assert last_offsets(spark, settings, {tp: (0, 2)}, from_ms=None, until_ms=stamps[2]) == {}

@@ -88,7 +88,7 @@ def _spark_home(home: Path) -> Path:
 
 def _fetch_spark_jars(home: Path, tell: Callable[[str], None]) -> None:
     if not _spark_home(home).is_dir():
-        tell("fetching Iceberg and Spark's connectors with Maven (once, about 140 MB)")
+        tell("fetching Iceberg for Spark with Maven (once, about 133 MB)")
     ensure_pipeline_jars(_spark_home(home))
 
 

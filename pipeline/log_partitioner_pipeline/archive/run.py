@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from log_partitioner.adapters.kafka.topics import KafkaTopics
 from log_partitioner.formats.findings import Kind
 from log_partitioner.formats.model import TopicPartition
-from log_partitioner_pipeline import topics
+from log_partitioner_pipeline.kafka import read_messages
 from log_partitioner_pipeline.archive import by_id, files
 from log_partitioner_pipeline.archive.source import identify
 from log_partitioner_pipeline.audit import collect, scope, sides
@@ -108,7 +108,7 @@ def _audit(
     listed = files.list_files(settings, location, window)
     progress.count(files=len(listed))
     progress.step("source")
-    messages = topics.read_messages(spark, kafka, {span.tp: (span.first, span.next) for span in spans})
+    messages = read_messages(spark, kafka, {span.tp: (span.first, span.next) for span in spans})
     reach = sides.reach_of(spark, spans, {})
     source = kept.keep(sides.mark_window(identify(messages, settings), reach, window))
     totals = _totals_of(source)

@@ -17,7 +17,7 @@ from log_partitioner.proof.oracle.locate import Surroundings, id_of, parse_path,
 from log_partitioner_pipeline.archive.rows import value_of_entry
 from log_partitioner_pipeline.audit.executors import Row, map_rows
 from log_partitioner_pipeline.audit.frames import ENTRY, struct
-from log_partitioner_pipeline.topics import record_of
+from log_partitioner_pipeline.kafka import record_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

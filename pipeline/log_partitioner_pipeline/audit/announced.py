@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 from log_partitioner_pipeline import topics
 from log_partitioner_pipeline.audit import backfills, sides
 from log_partitioner_pipeline.audit.ground import Announced
+from log_partitioner_pipeline.kafka import read_messages
 from log_partitioner_pipeline.whose import letters_of_history, of_history
 
 if TYPE_CHECKING:
@@ -31,12 +32,12 @@ def read_announced(
     settings, lineage = chosen.settings, chosen.lineage
     kafka = settings.worker.kafka
     step("flush records")
-    records = kept.keep(topics.flush_records(topics.read_messages(spark, kafka, asked.flushes)))
+    records = kept.keep(topics.flush_records(read_messages(spark, kafka, asked.flushes)))
     is_known = F.col("batch_id").isNotNull() & F.col("group_id").isNotNull()  # of run records, too
     flushes = of_history(records.where(is_known), lineage, "topic_partitions")
     step("references")
-    runs = kept.keep(topics.run_records(topics.read_messages(spark, kafka, asked.backfills)))
-    read = topics.references(topics.read_messages(spark, kafka, asked.references), keep=kept.keep)
+    runs = kept.keep(topics.run_records(read_messages(spark, kafka, asked.backfills)))
+    read = topics.references(read_messages(spark, kafka, asked.references), keep=kept.keep)
     every = of_history(read.every, lineage, "sources")
     step("dead letters")
     letters = kept.keep(sides.read_dead_letters(spark, settings, asked.dead_letters))

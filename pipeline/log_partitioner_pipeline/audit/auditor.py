@@ -36,6 +36,7 @@ from log_partitioner_pipeline.audit.retired import ReferenceReader, doubt_column
 from log_partitioner_pipeline.audit.verdicts import write_verdicts
 from log_partitioner_pipeline.audit.windows import reach_last
 from log_partitioner_pipeline.errors import TableError
+from log_partitioner_pipeline.kafka import read_messages
 from log_partitioner_pipeline.progress import StepProgress
 from log_partitioner_pipeline.whose import choose_group, require_group
 
@@ -272,7 +273,7 @@ class Auditor:
             self._notes += scope.beyond_notes(ground.spans)
             return
         beyond = {span.tp: (max(span.next, span.window_first), span.beyond) for span in ground.spans}
-        messages = topics.read_messages(self._spark, self._settings.worker.kafka, beyond)
+        messages = read_messages(self._spark, self._settings.worker.kafka, beyond)
         reach = sides.reach_of(self._spark, ground.spans, {})
         waiting = sides.of_window(messages, reach, options.window).groupBy("topic", "partition").count().collect()
         self._doubts += [

@@ -21,9 +21,9 @@ from log_partitioner.proof.oracle.judge import Judge, record_digest, value_diges
 from log_partitioner.proof.oracle.published_schema import META
 from log_partitioner_pipeline.audit.object_reader import ObjectReader, root_text
 from log_partitioner_pipeline.errors import ObjectError
+from log_partitioner_pipeline.kafka import record_of
 from log_partitioner_pipeline.objects import Objects, Stored
 from log_partitioner_pipeline.table_rows import restore
-from log_partitioner_pipeline.topics import record_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

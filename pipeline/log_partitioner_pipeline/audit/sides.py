@@ -20,9 +20,9 @@ from log_partitioner.proof.audit.put_away import Claim, PutAway, find_put_away
 from log_partitioner_pipeline.audit import executors, frames
 from log_partitioner_pipeline.audit.windows import is_of
 from log_partitioner_pipeline.columns import REFERENCE
+from log_partitioner_pipeline.kafka import MESSAGE, read_messages
 from log_partitioner_pipeline.reference_rows import REFERENCE as REFERENCE_COLUMNS
 from log_partitioner_pipeline.session import CATALOG
-from log_partitioner_pipeline.topics import MESSAGE, read_messages
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

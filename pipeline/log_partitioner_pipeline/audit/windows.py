@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from log_partitioner.proof.audit.put_away import NOTHING, PutAway
-from log_partitioner_pipeline import topics
 from log_partitioner_pipeline.audit import scope
+from log_partitioner_pipeline.kafka import last_offsets
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
@@ -38,6 +38,6 @@ def reach_last(
     if window.until_ms is None:
         return sources
     for _, behind in put_away.around(scope.behind(sources)):
-        last = topics.last_offsets(spark, kafka, behind, from_ms=window.from_ms, until_ms=window.until_ms)
+        last = last_offsets(spark, kafka, behind, from_ms=window.from_ms, until_ms=window.until_ms)
         sources = scope.reaching_to(sources, last)
     return sources

@@ -26,11 +26,12 @@ from log_partitioner.proof.audit.put_away import Claim, find_put_away
 from log_partitioner_pipeline.backfill.ranges import Ranges
 from log_partitioner_pipeline.backfill.retired import intersecting, places_of_retired
 from log_partitioner_pipeline.errors import BrokerError, PipelineError, RangeError
+from log_partitioner_pipeline.kafka import read_messages
 from log_partitioner_pipeline.objects import Objects
 from log_partitioner_pipeline.pieces import pieces_of
 from log_partitioner_pipeline.reference_rows import REFERENCE, reference_of
 from log_partitioner_pipeline.rows import Container
-from log_partitioner_pipeline.topics import read_messages, references
+from log_partitioner_pipeline.topics import references
 from log_partitioner_pipeline.whose import of_history
 
 if TYPE_CHECKING:

@@ -36,7 +36,7 @@ from log_partitioner_pipeline.backfill.write import GENERATION, WORKER, sender_o
 from log_partitioner_pipeline.errors import OvertakenError, PipelineError
 from log_partitioner_pipeline.progress import StepProgress
 from log_partitioner_pipeline.publisher import UnknownOutcomeError
-from log_partitioner_pipeline.references import MessageAt, decode
+from log_partitioner_pipeline.references import decode
 
 if TYPE_CHECKING:
     from log_partitioner.boundary import Message
@@ -111,7 +111,7 @@ class Rivals:
         """
         run = self._run
         for message in self._references.read():
-            references = decode([MessageAt(message.tp.partition, message.offset, message.value or b"")])
+            references = decode([message])
             if any(one.batch_id == run.batch_id for one in references):
                 self._own += 1
             elif any(one.group_id == run.group_id and intersects(one, run.ranges) for one in references):

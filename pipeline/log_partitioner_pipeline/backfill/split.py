@@ -22,7 +22,7 @@ from log_partitioner.formats.model import PartitionKey, SourceRecord
 from log_partitioner.input.decode import Bad, RecordDecoder, refused
 from log_partitioner.partitioning.partitioner import Partitioner, Placement, Rejection
 from log_partitioner_pipeline.backfill.held import WHOLE
-from log_partitioner_pipeline.topics import MESSAGE, record_of
+from log_partitioner_pipeline.kafka import MESSAGE, record_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -52,8 +52,8 @@ from log_partitioner.partitioning.partitioner import Placement
 from log_partitioner_pipeline.backfill.memory_spool import MemorySpool
 from log_partitioner_pipeline.backfill.outbox import OutboxMessage, encode_part, part_key
 from log_partitioner_pipeline.backfill.split import rules_of
+from log_partitioner_pipeline.kafka import record_of
 from log_partitioner_pipeline.objects import Objects
-from log_partitioner_pipeline.topics import record_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

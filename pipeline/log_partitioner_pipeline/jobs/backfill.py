@@ -32,12 +32,12 @@ from log_partitioner_pipeline.backfill.split import pieces_of
 from log_partitioner_pipeline.backfill.write import written
 from log_partitioner_pipeline.errors import OvertakenError, PipelineError, RangeError
 from log_partitioner_pipeline.jobs import sentences
+from log_partitioner_pipeline.kafka import last_offsets
 from log_partitioner_pipeline.objects import Objects
 from log_partitioner_pipeline.progress import StepProgress
 from log_partitioner_pipeline.publisher import Publisher
 from log_partitioner_pipeline.retired import RetiredObjects
 from log_partitioner_pipeline.session import open_session
-from log_partitioner_pipeline.topics import last_offsets
 from log_partitioner_pipeline.whose import choose_group
 
 if TYPE_CHECKING:

@@ -1,21 +1,18 @@
 """References topic -> table, exactly once (DESIGN 8).
 
-The table itself states the offsets it has reached, so the query's own checkpoint is scratch: every start begins at the
-table's offsets with a new one. A micro-batch is cut into slices of so many references and bytes, between messages
-(`reference_log`); each slice is one commit of rows and offsets together.
+The table itself states the offsets it has reached. What follows them is read in slices of so many references and bytes,
+cut between messages (`reference_log`); each slice is one commit of rows and offsets together. A continuous run catches
+up once an interval, and at once where that took longer: it never waits while it is behind.
 """
 
 from __future__ import annotations
 
-import json
 import sys
-import tempfile
 import time
 import uuid
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import structlog
@@ -24,22 +21,15 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from log_partitioner_pipeline.columns import FilePlan, plan_of, union_of
 from log_partitioner_pipeline.errors import PipelineError
-from log_partitioner_pipeline.kafka import partition_ends, spark_options
+from log_partitioner_pipeline.kafka import partition_ends
 from log_partitioner_pipeline.objects import Objects
 from log_partitioner_pipeline.pieces import decode_share, encode_share, projection_text, share_out
 from log_partitioner_pipeline.progress import StepProgress
-from log_partitioner_pipeline.reference_log import (
-    WEIGHED_AT_ONCE,
-    Bounds,
-    ReferenceLog,
-    Slice,
-    count_behind,
-    require_unbroken,
-)
-from log_partitioner_pipeline.references import SchemaTexts, decode
+from log_partitioner_pipeline.reference_log import Bounds, Slice, count_behind, read_slices, require_unbroken
+from log_partitioner_pipeline.references import SchemaTexts
 from log_partitioner_pipeline.rows import RowGatherer
 from log_partitioner_pipeline.session import open_session
-from log_partitioner_pipeline.table import Offsets, Position, Table
+from log_partitioner_pipeline.table import Position, Table
 from log_partitioner_pipeline.topic_identity import require_same_topic
 from log_partitioner_pipeline.whose import OneHistory, claim, history_of
 
@@ -47,13 +37,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-    from log_partitioner.adapters.kafka.topics import Ends
     from log_partitioner.config.s3_settings import S3Settings
     from log_partitioner.formats.reference import Reference
     from log_partitioner_pipeline.config import JobSettings, MaterializeSettings
-
-_MESSAGE_COLUMNS = ("partition", "offset", "value")
-
 
 _NEWEST_HOURS = """
 SELECT date_trunc('hour', _meta.event_time) AS hour, count(*) AS entries, count(DISTINCT _meta.user) AS users
@@ -90,15 +76,10 @@ class Materialize:
         self._table = Table(spark, settings.pipeline.table, topic=self._topic, branch=f"materialize_{run_id}")
         self._objects = Objects(settings.worker.s3, threads=self._settings.download_threads)
         self._schema_texts = SchemaTexts(self._objects)
-        self._references = ReferenceLog(spark, settings.worker.kafka, self._topic)
         self._log = structlog.get_logger("materialize").bind(run=run_id)
         self._position = Position({}, None)
         self._history = OneHistory(settings.worker.kafka, None)
-        self._failure: BaseException | None = None
-        self._ends_now = False
         self._progress = StepProgress(spark, "materialize")
-        self._ends: dict[int, Ends] = {}
-        self._behind = 0
 
     @property
     def table_name(self) -> str:
@@ -111,73 +92,38 @@ class Materialize:
         Raises:
             PipelineError: it cannot go on; nothing is half done.
         """
-        ends = partition_ends(self._worker.kafka, self._topic)
         self._table.ensure()
-        require_same_topic(self._spark, self._table.name, topic=self._topic, kafka=self._worker.kafka)
         self._history = history_of(self._spark, self._table.name, self._worker.kafka)
         self._position = self._table.position()
-        require_unbroken(self._position.offsets, ends, self._topic)
         self._log.info("materialize_started", offsets=self._position.offsets, columns=len(self._table.schema()))
-        self._ends = {} if continuous else ends
-        checkpoints = tempfile.TemporaryDirectory(prefix="checkpoint-", dir=self._settings.checkpoint_directory)
-        with self._progress, checkpoints as directory:
-            checkpoint = Path(directory).absolute()
-            self._behind = count_behind(self._position.offsets, self._ends)
-            self._progress.step("references", total=self._behind, unit="offsets")
-            writer = self._messages(list(ends)).writeStream.foreachBatch(partial(self._take, checkpoint))
-            writer = writer.option("checkpointLocation", checkpoint.as_uri())
-            if continuous:
-                writer = writer.trigger(processingTime=f"{self._settings.interval_s} seconds")
-            else:
-                writer = writer.trigger(availableNow=True)
-            query = writer.start()
-            try:
-                query.awaitTermination()
-            except Exception:
-                if self._failure is not None:
-                    raise self._failure from None
-                raise
-            finally:
-                self._ends_now = True
-                query.stop()
-                self._table.drop_branch()
+        try:
+            with self._progress:
+                self._catch_up()
+                while continuous:
+                    due = time.monotonic() + self._settings.interval_s
+                    self._catch_up()
+                    time.sleep(max(0.0, due - time.monotonic()))
+        finally:
+            self._table.drop_branch()
         self._log.info("materialize_ended", offsets=self._position.offsets)
 
-    def _messages(self, partitions: list[int]) -> DataFrame:
-        """Read the references topic from the table's offsets on; partitions added later begin at their beginning."""
-        from_the_beginning = -2
-        starts = {str(number): self._position.offsets.get(number, from_the_beginning) for number in partitions}
-        return (
-            self._spark.readStream.format("kafka")
-            .options(**spark_options(self._worker.kafka, self._topic))
-            .option("startingOffsets", json.dumps({self._topic: starts}))
-            .option("maxOffsetsPerTrigger", WEIGHED_AT_ONCE)
-            .load()
-            .select(*_MESSAGE_COLUMNS)
-        )
-
-    def _take(self, checkpoint: Path, messages: DataFrame, batch_id: int) -> None:
-        """Commit a micro-batch, slice by slice.
-
-        If a range has only markers of transactions, the offsets move alone, because Kafka will delete the markers, too.
-        """
+    def _catch_up(self) -> None:
+        """Commit everything that there is now."""
+        kafka = self._worker.kafka
+        require_same_topic(self._spark, self._table.name, topic=self._topic, kafka=kafka)
+        ends = partition_ends(kafka, self._topic)
+        require_unbroken(self._position.offsets, ends, self._topic)
+        behind = count_behind(self._position.offsets, ends)
+        self._progress.step("references", total=behind, unit="offsets")
         bounds = Bounds(self._settings.references_max, self._settings.bytes_max)
-        begin = self._position.offsets
-        try:
-            ends = begin | read_ends(checkpoint, batch_id, self._topic)
-            if ends != begin:
-                for one in self._references.slices_of(messages, begin, ends, bounds):
-                    if self._ends_now:
-                        return
-                    self._commit(one)
-        except Exception as error:
-            self._failure = error  # Spark would hand on its text only
-            raise
+        for one in read_slices(kafka, self._topic, self._position.offsets, ends, bounds):
+            self._commit(one)
+            self._progress.reach(behind - count_behind(one.offsets, ends))
 
     def _commit(self, of_it: Slice) -> None:
         """Outline: references -> leave out what the table holds -> plan by exact schema -> widen -> one commit."""
         begun = time.monotonic()
-        references = self._history.take(decode(of_it.messages))
+        references = self._history.take(of_it.references)
         claim(self._spark, self._table.name, self._history)
         held = self._table.holds(references)
         new = [reference for reference in references if reference.reference_id not in held]
@@ -189,7 +135,6 @@ class Materialize:
         rows = read_rows(self._spark, new, schema, s3=self._worker.s3, settings=self._settings)
         entries = sum(reference.entries for reference in new)
         self._position = self._table.append(rows, base=self._position, offsets=of_it.offsets, entries=entries)
-        self._progress.reach(self._behind - count_behind(of_it.offsets, self._ends))
         self._progress.count(references=len(new), entries=entries)
         self._log.info(
             "references_materialized",
@@ -259,13 +204,3 @@ def _read_shares(
                 yield from gatherer.add_piece(piece, content)
             if not gatherer.is_empty:
                 yield gatherer.take()
-
-
-def read_ends(checkpoint: Path, batch_id: int, topic: str) -> Offsets:
-    """Read the end of a micro-batch: behind its last messages and the markers of their transactions.
-
-    Partitions without messages are among them. Spark writes this before it runs a batch, and only there.
-    """
-    version, _metadata, ends = (checkpoint / "offsets" / str(batch_id)).read_text(encoding="utf-8").splitlines()
-    assert version == "v1", "one line for the version, one for the batch, one for its only source"
-    return {int(partition): offset for partition, offset in json.loads(ends)[topic].items()}

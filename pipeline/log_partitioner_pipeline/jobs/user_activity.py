@@ -26,8 +26,7 @@ from log_partitioner_pipeline.jobs import sentences
 from log_partitioner_pipeline.kafka import partition_ends
 from log_partitioner_pipeline.pieces import encode_share, share_out
 from log_partitioner_pipeline.progress import StepProgress
-from log_partitioner_pipeline.reference_log import Bounds, Offsets, ReferenceLog, Slice, count_behind, require_unbroken
-from log_partitioner_pipeline.references import decode
+from log_partitioner_pipeline.reference_log import Bounds, Offsets, Slice, count_behind, read_slices, require_unbroken
 from log_partitioner_pipeline.session import open_session
 from log_partitioner_pipeline.topic_identity import require_same_topic
 from log_partitioner_pipeline.whose import OneHistory, claim, history_of
@@ -77,7 +76,6 @@ class UserActivity:
         self._settings = settings.pipeline.activity
         self._topic = settings.worker.kafka.references_topic
         run_id = uuid.uuid4().hex[:12]
-        self._references = ReferenceLog(spark, settings.worker.kafka, self._topic)
         self._hours = StateTable(spark, self._settings.hours_table, columns=HOURS, key=HOUR_KEY, run=run_id)
         self._days = StateTable(spark, self._settings.days_table, columns=DAYS, key=DAY_KEY, run=run_id)
         self._log = structlog.get_logger("user_activity").bind(run=run_id)
@@ -107,7 +105,7 @@ class UserActivity:
             with self._progress:
                 self._progress.step("references", total=0 if continuous else behind, unit="offsets")
                 while True:
-                    slices = self._references.slices(offsets, ends, bounds)
+                    slices = read_slices(self._worker.kafka, self._topic, offsets, ends, bounds)
                     for one in join(slices, interval_s=self._settings.interval_s, now_s=time.monotonic):
                         self._wait_until_due()
                         self._count(one)
@@ -128,7 +126,7 @@ class UserActivity:
     def _count(self, of_it: Slice) -> None:
         """Count references: new states of hours -> new states of days -> write all of them, offsets last."""
         begun = time.monotonic()
-        references = self._history.take(decode(of_it.messages))
+        references = self._history.take(of_it.references)
         claim(self._spark, self._hours.name, self._history)
         changed = self._update(references, of_it.offsets)
         self._written_at_ms = _now_ms()
@@ -216,7 +214,8 @@ def join(slices: Iterable[Slice], *, interval_s: float, now_s: Callable[[], floa
 
 
 def _one_of(slices: list[Slice]) -> Slice:
-    return Slice([message for one in slices for message in one.messages], slices[-1].offsets)
+    references = {one.reference_id: one for some in slices for one in some.references}
+    return Slice(list(references.values()), slices[-1].offsets)
 
 
 def seconds_until_due(written_at_ms: int, *, now_ms: int, interval_s: float) -> float:

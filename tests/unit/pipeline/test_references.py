@@ -6,14 +6,13 @@ from typing import Any, cast
 import msgspec
 import pyarrow as pa
 import pytest
-from pyspark.sql import Row
 
-from log_partitioner.formats.model import PartitionKey, RootLink
+from log_partitioner.formats.model import PartitionKey, RootLink, SourceRecord, TopicPartition
 from log_partitioner.formats.reference import SchemaLocation, encode_message
 from log_partitioner_pipeline.errors import ObjectError, PipelineError
 from log_partitioner_pipeline.objects import Objects
 from log_partitioner_pipeline.reference_rows import expand, reference_of
-from log_partitioner_pipeline.references import MessageAt, SchemaTexts, decode, time_spans
+from log_partitioner_pipeline.references import SchemaTexts, decode, time_spans
 from tests.pipeline.packs import KEY, Entry, split_message, write_object
 
 (REFERENCE,) = write_object([Entry(KEY, {"n": 1})]).references
@@ -37,18 +36,23 @@ def schema_of(text: str) -> SchemaLocation:
     return SchemaLocation(hashlib.sha256(text.encode()).hexdigest(), text)
 
 
+def message(offset: int, value: bytes | None) -> SourceRecord:
+    """Give a message of the references topic."""
+    return SourceRecord(TopicPartition("references", 2), offset, 0, None, value, ())
+
+
 @pytest.mark.parametrize("value", [None, b"", b"{}", b'{"reference_id":"\xff"}'])
 def test_what_is_no_reference(value: bytes | None) -> None:
     """A message without a value, or with bytes that are no text, is named by its place."""
     with pytest.raises(PipelineError, match="partition 2 offset 7"):
-        decode([MessageAt.of(Row(partition=2, offset=7, value=value))])
+        decode([message(7, value)])
 
 
 def test_every_line_of_a_message_is_a_reference() -> None:
     """In the order of messages and lines; what comes again, as a line or as a message, is one."""
     pack = write_object(Entry(PartitionKey(f"u{at}", *KEY[1:]), {"n": at}) for at in range(4))
     halves = [encode_message(one) for one in split_message(pack.message, lines_max=2)]
-    messages = [MessageAt(0, at, value) for at, value in enumerate([*halves, *halves, encode_message(pack.message)])]
+    messages = [message(at, value) for at, value in enumerate([*halves, *halves, encode_message(pack.message)])]
     assert decode(messages) == pack.references
     assert [one.reference_id for one in decode(messages)] == ["b-0", "b-1", "b-2", "b-3"]
 

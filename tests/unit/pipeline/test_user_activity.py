@@ -2,11 +2,14 @@
 
 from collections.abc import Iterator
 
+from msgspec.structs import replace
+
 from log_partitioner_pipeline.jobs.user_activity import join
 from log_partitioner_pipeline.reference_log import Slice
-from log_partitioner_pipeline.references import MessageAt
+from tests.pipeline.packs import KEY, Entry, write_object
 
 INTERVAL_S = 60.0
+(REFERENCE,) = write_object([Entry(KEY, {"n": 1})]).references
 
 
 class Clock:
@@ -16,16 +19,16 @@ class Clock:
         self.now_s = 0.0
 
     def read(self, number: int, *, seconds: float) -> Iterator[Slice]:
-        """Read as many slices, of a message each, in so many seconds each."""
+        """Read as many slices, of a reference each, in so many seconds each."""
         for offset in range(number):
             self.now_s += seconds
-            yield Slice([MessageAt(0, offset, b"")], {0: offset + 1})
+            yield Slice([replace(REFERENCE, reference_id=f"b-{offset}")], {0: offset + 1})
 
     def joined(self, slices: Iterator[Slice], counting_s: float = 0.0) -> list[tuple[int, int]]:
-        """Join them and count what is joined in so many seconds: how many messages, and up to which offset."""
+        """Join them and count what is joined in so many seconds: how many references, and up to which offset."""
         found = []
         for one in join(slices, interval_s=INTERVAL_S, now_s=lambda: self.now_s):
-            found.append((len(one.messages), one.offsets[0]))
+            found.append((len(one.references), one.offsets[0]))
             self.now_s += counting_s
         return found
 
