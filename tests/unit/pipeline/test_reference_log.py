@@ -35,7 +35,7 @@ def test_a_slice_has_as_many_bytes_as_it_may() -> None:
     """Those of the messages and of the blocks that they point to, whatever the number of references."""
     written = write_object(Entry(PartitionKey(f"u{at}", *KEY[1:]), {"n": at}) for at in range(5))
     value = encode_message(written.message)
-    weight = len(value) + len(written.content) - written.message.object.header_bytes
+    weight = len(value) + sum(one.location.ranges[-1][1] for one in written.references)
     messages = [message(0, offset, 1)._replace(value=value) for offset in range(5)]
     for most, ends in ((2 * weight, [2, 4, 5]), (2 * weight - 1, [1, 2, 3, 4, 5])):
         found = cuts(messages, {0: 5}, Bounds(references_max=1000, bytes_max=most))
