@@ -28,7 +28,7 @@ from tools.maven import JarSet
 _HERE = Path(__file__).parent
 _REPOSITORY = _HERE.parents[1]
 _SPARK = JarSet(_HERE / "spark.xml", _HERE / "spark.lock")
-_SPARK_SOURCES = JarSet(_HERE.parent / "pom.xml", _HERE.parent / "jars.lock")
+SPARK_SOURCES = JarSet(_HERE.parent / "pom.xml", _HERE.parent / "jars.lock")
 _FLINK = JarSet(_HERE / "flink.xml", _HERE / "flink.jars.lock")
 _FLINK_PYTHON = _HERE / "flink.lock"
 _FLINK_SETTINGS = {
@@ -149,7 +149,7 @@ def _prepare_obvious(_home: Path) -> Ready:
 
 def _prepare_spark(home: Path) -> Ready:
     """Return the jars beside PySpark's own: 15 MB, and those of the pipeline for Kafka."""
-    return Ready(jars=_jars_of(_SPARK, home / "peers") + _jars_of(_SPARK_SOURCES, home / "peers"))
+    return Ready(jars=_jars_of(_SPARK, home / "peers") + _jars_of(SPARK_SOURCES, home / "peers"))
 
 
 def _prepare_flink(home: Path) -> Ready:

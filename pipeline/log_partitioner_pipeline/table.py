@@ -1,31 +1,33 @@
 """The Iceberg table of all entries: created, widened, appended to by compare-and-swap (ADR 9).
 
 Every snapshot that materialize makes says, in its summary, up to which offsets of the references topic the table holds
-everything. An append takes place on a branch of its driver's own, which begins at the table's snapshot of the time when
-the offsets were read (branches.py). So a driver that comes back late can never add to the work of its successor.
+everything. An append is refused where anybody has added rows since the snapshot at which these offsets were read: so a
+driver that comes back late can never add to the work of its successor.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import reduce
 from operator import or_
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from log_partitioner.avro.schema import META
-from log_partitioner_pipeline.branches import Branch, commit, load_table
+from log_partitioner_pipeline.branches import commit, load_table
 from log_partitioner_pipeline.columns import FIXED_FIELDS, REFERENCE, admit, project
 from log_partitioner_pipeline.errors import OvertakenError, TableError
+from log_partitioner_pipeline.parquet import Target
 from log_partitioner_pipeline.references import time_spans
 from log_partitioner_pipeline.session import CATALOG
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
     from log_partitioner.formats.reference import Reference
     from log_partitioner_pipeline.config import TableSettings
@@ -37,6 +39,7 @@ SUMMARY_OFFSETS = "log-partitioner.references-offsets"
 SUMMARY_CARRIED = "log-partitioner.references-offsets-carried"  # by a rewrite, from before it
 SUMMARY_ENTRIES = "log-partitioner.entries"
 _ATTEMPTS = 10
+_REFUSED = "ValidationException"
 _RETRY_WAIT_MAX_MS = 2000  # Iceberg's own, a minute, lets a driver sleep long after others are done
 
 Offsets = dict[int, int]
@@ -57,14 +60,13 @@ class Position(NamedTuple):
 
 
 class Table:
-    """The table, through one Spark session. `branch` is this driver's own."""
+    """The table, through one Spark session."""
 
-    def __init__(self, spark: SparkSession, settings: TableSettings, *, topic: str, branch: str) -> None:
+    def __init__(self, spark: SparkSession, settings: TableSettings, *, topic: str) -> None:
         self.name = f"{CATALOG}.{settings.name}"
         self._spark = spark
         self._settings = settings
         self._topic = topic
-        self._branch = Branch(spark, self.name, branch)
 
     # Its form.
 
@@ -87,9 +89,6 @@ class Table:
                 f"'commit.retry.max-wait-ms' = '{_RETRY_WAIT_MAX_MS}', "
                 "'write.metadata.delete-after-commit.enabled' = 'true', 'write.metadata.previous-versions-max' = '20')"
             )
-        if self._java().currentSnapshot() is None:
-            # A branch needs a snapshot to begin at.
-            self._spark.createDataFrame([], self.schema()).writeTo(self.name).append()
         properties = dict(self._java().properties())
         if properties.get(PROPERTY_FORMAT) != FORMAT:
             found = properties.get(PROPERTY_FORMAT, "none")
@@ -151,45 +150,55 @@ class Table:
 
     # Commits.
 
-    def append(self, rows: DataFrame, *, base: Position, offsets: Offsets, entries: int) -> Position:
-        """Append rows and move the table's offsets from those of `base` to `offsets`, both in one commit.
+    def target(self) -> Target:
+        """Describe the table to those who write its files."""
+        java, jvm = self._java(), self._jvm().org.apache.iceberg
+        spec = json.loads(jvm.PartitionSpecParser.toJson(java.spec()))
+        _, bucket = (field["transform"] for field in spec["fields"])  # `ensure` has made it
+        buckets = int(bucket.removeprefix("bucket[").removesuffix("]"))
+        return Target(jvm.SchemaParser.toJson(java.schema()), java.location(), spec["spec-id"], buckets)
 
-        If another commit came first (a compaction), the rows are written again on top of it.
+    def append(self, files: Iterable[str], *, base: Offsets, offsets: Offsets, entries: int) -> None:
+        """Append data files (Iceberg's JSON) and move the table's offsets from `base` to `offsets`, both in one commit.
+
+        Compactions may come between, and other appends that tell no offsets.
 
         Raises:
-            OvertakenError: the table's offsets are no longer those of `base`.
-            TableError: something else is committed again and again.
+            OvertakenError: the table's offsets are no longer `base`.
+            TableError: somebody else appends again and again.
         """
+        files = list(files)
         for _ in range(_ATTEMPTS):
-            head = self._take_head(base)
-            (
-                rows.writeTo(self._branch.name)
-                .option(f"snapshot-property.{SUMMARY_OFFSETS}", format_offsets(offsets))
-                .option(f"snapshot-property.{SUMMARY_ENTRIES}", entries)
-                .append()
-            )
-            assert head.snapshot_id is not None, "`ensure` has made one"
-            commit_id = self._branch.move_table(base=head.snapshot_id)
-            if commit_id is not None:
-                # As of this commit: what others add at once is not ours.
-                return head._replace(offsets=offsets, snapshot_id=commit_id)
-        raise TableError(f"{self.name} was changed by others during each of {_ATTEMPTS} attempts to append to it")
+            java = self._java()
+            position = position_of(java)
+            if position.offsets != base:
+                raise OvertakenError(
+                    f"{self.name} holds the references up to {position.offsets}, this driver started from {base}: "
+                    "another driver has gone on"
+                )
+            update = self._update(java, files, since=position.snapshot_id)
+            update.set(SUMMARY_OFFSETS, format_offsets(offsets)).set(SUMMARY_ENTRIES, str(entries))
+            try:
+                update.commit()
+            except Py4JJavaError as error:
+                if _REFUSED not in str(error.java_exception):
+                    raise
+            else:
+                return
+        raise TableError(f"{self.name} was appended to by others during each of {_ATTEMPTS} attempts to append to it")
 
-    def _take_head(self, base: Position) -> Position:
-        """Put the driver's branch at the table's snapshot; the table must still be at `base`."""
-        position = self.position()
-        if position.offsets != base.offsets:
-            raise OvertakenError(
-                f"{self.name} holds the references up to {position.offsets}, this driver started from {base.offsets}: "
-                "another driver has gone on"
-            )
-        assert position.snapshot_id is not None, "`ensure` has made one"
-        self._branch.begin_at(position.snapshot_id)
-        return position
-
-    def drop_branch(self) -> None:
-        """Forget the driver's branch."""
-        self._branch.drop()
+    def _update(self, java: Any, files: list[str], *, since: int | None) -> Any:
+        """Make a commit of these files that is refused where others have added some since that snapshot."""
+        if not files:
+            return java.newAppend()  # of offsets alone; as a RowDelta it would count as an overwrite
+        jvm = self._jvm().org.apache.iceberg
+        mapper = jvm.util.JsonUtil.mapper()
+        update = java.newRowDelta().validateNoConflictingDataFiles()
+        if since is not None:
+            update.validateFromSnapshot(since)
+        for file in files:
+            update.addRows(jvm.ContentFileParser.fromJson(mapper.readTree(file), java.spec()))
+        return update
 
     def _java(self) -> Any:
         return load_table(self._spark, self.name)

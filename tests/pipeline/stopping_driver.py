@@ -5,7 +5,6 @@ Whoever started it sees the line `stopped at POINT` in its output, and then kill
 
 import sys
 
-from log_partitioner_pipeline.branches import Branch
 from log_partitioner_pipeline.cli import main
 from log_partitioner_pipeline.table import Table
 from tests.pipeline.stopping import Point, stop_at
@@ -13,7 +12,7 @@ from tests.pipeline.stopping import Point, stop_at
 # Where the driver stops: before or after a call of this method.
 POINTS: dict[str, Point] = {
     "before the read": Point(Table, "append"),
-    "between data files and table commit": Point(Branch, "move_table"),
+    "between data files and table commit": Point(Table, "_update", is_before=False),
     "after the table commit": Point(Table, "append", is_before=False),
 }
 

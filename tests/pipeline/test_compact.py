@@ -115,4 +115,4 @@ def test_utc_hours_of_a_zone() -> None:
 def position_of(lake: Lake) -> dict[int, int]:
     """Give the offsets that the table tells."""
     topic = lake.settings.worker.kafka.references_topic
-    return Table(lake.spark, lake.settings.pipeline.table, topic=topic, branch="none").position().offsets
+    return Table(lake.spark, lake.settings.pipeline.table, topic=topic).position().offsets

@@ -14,7 +14,7 @@ import pyspark
 import pytest
 from pyspark.sql import functions as F
 
-from bench.readers import SPARK_AVRO
+from bench.peers.run import SPARK_SOURCES
 from log_partitioner.formats.reference import Reference
 from tests.integration.harness import Deployment
 from tests.integration.one_worker import run_through
@@ -26,7 +26,7 @@ from tests.stack.s3_helper import S3Helper
 USERS = 150
 ENTRIES = 600
 JARS = Path(pyspark.__file__).parent / "jars"
-JARS_HOME = Path(".local/bench-jars")  # as for `python -m bench.readers`
+JARS_HOME = Path(".local/bench-jars")
 PROGRAM = Path(__file__).parent / "ReadReference.java"
 
 Line = tuple[str, str, int, int, int, str]
@@ -94,7 +94,7 @@ def _by_java(url: str, *ranges: str) -> list[Line]:
 
 def _by_spark(lake: Lake, bucket: str, key: str) -> list[Line]:
     """Read a whole object by Spark's own Avro source, which is not among the product's jars."""
-    (jar,) = SPARK_AVRO.ensure(JARS_HOME).glob("*.jar")
+    (jar,) = SPARK_SOURCES.ensure(JARS_HOME).glob("spark-avro*.jar")
     lake.spark.sql(f"ADD JAR '{jar.absolute()}'")
     file = lake.root / "pack.avro"
     file.write_bytes(lake.deployment.s3.read(bucket, key))

@@ -271,7 +271,7 @@ def test_nothing_goes_where_others_change_the_table(world: World, monkeypatch: p
     deployment, lake, expected = world
     before = objects_of(deployment)
     topic = deployment.references_topic
-    position = Table(lake.spark, lake.settings.pipeline.table, topic=topic, branch="none").position()
+    position = Table(lake.spark, lake.settings.pipeline.table, topic=topic).position()
     verdicts = lake.spark.sql("SELECT DISTINCT table_id, table_snapshot, table_schema FROM lake.logs.verdicts")
     assert verdicts.collect() == [(position.table_id, position.snapshot_id, position.schema_id)]
     for table_id, count in ((position.table_id, HOURS), ("another", 0)):

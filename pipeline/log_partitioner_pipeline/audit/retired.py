@@ -109,7 +109,7 @@ class ReferenceReader:
 def find_position(spark: SparkSession, settings: JobSettings) -> Position | None:
     """Read the position of the table; None if there is no table."""
     topic = settings.worker.kafka.references_topic
-    table = Table(spark, settings.pipeline.table, topic=topic, branch="audit")
+    table = Table(spark, settings.pipeline.table, topic=topic)
     return table.position() if spark.catalog.tableExists(table.name) else None
 
 

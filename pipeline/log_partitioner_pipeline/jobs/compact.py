@@ -76,7 +76,7 @@ class Compact:
         self._topic = settings.worker.kafka.references_topic
         self._lineage = Lineage(settings.worker.kafka.group_id, [])
         self._zone = settings.worker.partition.zone
-        self.table = Table(spark, settings.pipeline.table, topic=self._topic, branch=_BRANCH)
+        self.table = Table(spark, settings.pipeline.table, topic=self._topic)
         self.upkeep = Upkeep(spark, self.table.name)
         self._log = structlog.get_logger("compact")
 

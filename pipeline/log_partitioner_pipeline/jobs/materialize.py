@@ -11,35 +11,29 @@ import sys
 import time
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from functools import partial
 from typing import TYPE_CHECKING
 
 import structlog
-from pyspark.sql import types as T
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from log_partitioner_pipeline.columns import FilePlan, plan_of, union_of
 from log_partitioner_pipeline.errors import PipelineError
 from log_partitioner_pipeline.kafka import partition_ends
 from log_partitioner_pipeline.objects import Objects
-from log_partitioner_pipeline.pieces import decode_share, encode_share, projection_text, share_out
+from log_partitioner_pipeline.parquet import write_files
+from log_partitioner_pipeline.pieces import projection_text
 from log_partitioner_pipeline.progress import StepProgress
 from log_partitioner_pipeline.reference_log import Bounds, Slice, count_behind, read_slices, require_unbroken
 from log_partitioner_pipeline.references import SchemaTexts
-from log_partitioner_pipeline.rows import RowGatherer
 from log_partitioner_pipeline.session import open_session
-from log_partitioner_pipeline.table import Position, Table
+from log_partitioner_pipeline.table import Offsets, Table
 from log_partitioner_pipeline.topic_identity import require_same_topic
 from log_partitioner_pipeline.whose import OneHistory, claim, history_of
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
-    from log_partitioner.config.s3_settings import S3Settings
     from log_partitioner.formats.reference import Reference
-    from log_partitioner_pipeline.config import JobSettings, MaterializeSettings
+    from log_partitioner_pipeline.config import JobSettings
 
 _NEWEST_HOURS = """
 SELECT date_trunc('hour', _meta.event_time) AS hour, count(*) AS entries, count(DISTINCT _meta.user) AS users
@@ -73,11 +67,11 @@ class Materialize:
         self._settings = settings.pipeline.materialize
         self._topic = settings.worker.kafka.references_topic
         run_id = uuid.uuid4().hex[:12]
-        self._table = Table(spark, settings.pipeline.table, topic=self._topic, branch=f"materialize_{run_id}")
+        self._table = Table(spark, settings.pipeline.table, topic=self._topic)
         self._objects = Objects(settings.worker.s3, threads=self._settings.download_threads)
         self._schema_texts = SchemaTexts(self._objects)
         self._log = structlog.get_logger("materialize").bind(run=run_id)
-        self._position = Position({}, None)
+        self._offsets: Offsets = {}
         self._history = OneHistory(settings.worker.kafka, None)
         self._progress = StepProgress(spark, "materialize")
 
@@ -94,34 +88,31 @@ class Materialize:
         """
         self._table.ensure()
         self._history = history_of(self._spark, self._table.name, self._worker.kafka)
-        self._position = self._table.position()
-        self._log.info("materialize_started", offsets=self._position.offsets, columns=len(self._table.schema()))
-        try:
-            with self._progress:
+        self._offsets = self._table.position().offsets
+        self._log.info("materialize_started", offsets=self._offsets, columns=len(self._table.schema()))
+        with self._progress:
+            self._catch_up()
+            while continuous:
+                due = time.monotonic() + self._settings.interval_s
                 self._catch_up()
-                while continuous:
-                    due = time.monotonic() + self._settings.interval_s
-                    self._catch_up()
-                    time.sleep(max(0.0, due - time.monotonic()))
-        finally:
-            self._table.drop_branch()
-        self._log.info("materialize_ended", offsets=self._position.offsets)
+                time.sleep(max(0.0, due - time.monotonic()))
+        self._log.info("materialize_ended", offsets=self._offsets)
 
     def _catch_up(self) -> None:
         """Commit everything that there is now."""
         kafka = self._worker.kafka
         require_same_topic(self._spark, self._table.name, topic=self._topic, kafka=kafka)
         ends = partition_ends(kafka, self._topic)
-        require_unbroken(self._position.offsets, ends, self._topic)
-        behind = count_behind(self._position.offsets, ends)
+        require_unbroken(self._offsets, ends, self._topic)
+        behind = count_behind(self._offsets, ends)
         self._progress.step("references", total=behind, unit="offsets")
         bounds = Bounds(self._settings.references_max, self._settings.bytes_max)
-        for one in read_slices(kafka, self._topic, self._position.offsets, ends, bounds):
+        for one in read_slices(kafka, self._topic, self._offsets, ends, bounds):
             self._commit(one)
             self._progress.reach(behind - count_behind(one.offsets, ends))
 
     def _commit(self, of_it: Slice) -> None:
-        """Outline: references -> leave out what the table holds -> plan by exact schema -> widen -> one commit."""
+        """Outline: references -> those that are new -> plan by exact schema -> widen -> files -> one commit."""
         begun = time.monotonic()
         references = self._history.take(of_it.references)
         claim(self._spark, self._table.name, self._history)
@@ -132,9 +123,10 @@ class Materialize:
         for plan, entries in plans:
             weights.update(dict.fromkeys(plan.columns.names, entries))
         schema = self._table.widen(union_of(plan.columns for plan, _ in plans), weights=weights)
-        rows = read_rows(self._spark, new, schema, s3=self._worker.s3, settings=self._settings)
+        files = write_files(self._spark, new, schema, self._table.target(), s3=self._worker.s3, settings=self._settings)
         entries = sum(reference.entries for reference in new)
-        self._position = self._table.append(rows, base=self._position, offsets=of_it.offsets, entries=entries)
+        self._table.append(files, base=self._offsets, offsets=of_it.offsets, entries=entries)
+        self._offsets = of_it.offsets
         self._progress.count(references=len(new), entries=entries)
         self._log.info(
             "references_materialized",
@@ -143,6 +135,7 @@ class Materialize:
             entries=entries,
             objects=len({reference.location.object for reference in new}),
             schemas=len(plans),
+            files=len(files),
             offsets=of_it.offsets,
             seconds=round(time.monotonic() - begun, 3),
         )
@@ -164,43 +157,3 @@ class Materialize:
             except (ValueError, KeyError, TypeError) as error:
                 raise PipelineError(f"schema {fingerprint}, projection {projection}: {error}") from error
         return plans
-
-
-def read_rows(
-    spark: SparkSession,
-    references: list[Reference],
-    schema: T.StructType,
-    *,
-    s3: S3Settings,
-    settings: MaterializeSettings,
-) -> DataFrame:
-    """Return the rows of these references; they are read when the frame is written."""
-    shares = share_out(references, tasks=spark.sparkContext.defaultParallelism)
-    encoded = [encode_share(share) for share in shares]
-    read = partial(_read_shares, encoded=encoded, schema=to_arrow_schema(schema), s3=s3, settings=settings)
-    return spark.range(0, len(shares), 1, max(1, len(shares))).mapInArrow(read, schema)
-
-
-def _read_shares(
-    numbers: Iterable[pa.RecordBatch],
-    *,
-    encoded: list[bytes],
-    schema: pa.Schema,
-    s3: S3Settings,
-    settings: MaterializeSettings,
-) -> Iterator[pa.RecordBatch]:
-    """Read the rows of the shares with these numbers; runs on an executor.
-
-    Raises:
-        ObjectError: an object is absent, altered or unreadable.
-    """
-    objects = Objects(s3, threads=settings.download_threads)
-    for batch in numbers:
-        for number in batch.column(0).to_pylist():
-            gatherer = RowGatherer(
-                schema, rows_per_batch=settings.rows_per_batch, bytes_per_batch=settings.bytes_per_batch
-            )
-            for piece, content in objects.read_ahead(decode_share(encoded[number])):
-                yield from gatherer.add_piece(piece, content)
-            if not gatherer.is_empty:
-                yield gatherer.take()
