@@ -1,4 +1,4 @@
-"""Rows of references -> data files of the table, written by tasks: a Parquet file per partition, sorted, with statistics.
+"""Rows of references -> data files of the table: a Parquet file per partition, sorted, with statistics.
 
 Runs on the executors; the driver commits what they return (`table.Table.append`). Spark's own writer costs several
 times as much, because it takes each row through the JVM and a shuffle. A task that is done again leaves files that
@@ -45,6 +45,8 @@ _BYTES_AT_ONCE = 128 * 1024 * 1024  # of rows in memory before a task writes fil
 _HOUR_US = 3_600_000_000
 _FILE = pa.schema([("file", pa.string())])
 _ID = "PARQUET:field_id"
+
+Numbers = np.ndarray[Any, np.dtype[np.int64]]
 
 
 class Target(NamedTuple):
@@ -150,12 +152,13 @@ class FileWriter:
         for begin, end in pairwise([0, *ends.tolist(), len(hours)]):
             yield [int(hours[begin]), int(buckets[begin])], rows.slice(begin, end - begin)
 
-    def _buckets(self, users: pa.Array) -> np.ndarray[Any, Any]:
+    def _buckets(self, users: pa.Array) -> Numbers:
         """Return the bucket of each user, as Iceberg's transform has it."""
         encoded = users.dictionary_encode()
         texts = encoded.dictionary.to_pylist()
         buckets = [(mmh3.hash(text.encode()) & 0x7FFFFFFF) % self._target.user_buckets for text in texts]
-        return np.array(buckets, dtype=np.int32)[encoded.indices.to_numpy()]
+        found: Numbers = np.array(buckets, dtype=np.int64)[encoded.indices.to_numpy()]
+        return found
 
     def _write(self, partition_and_rows: tuple[list[int], pa.Table]) -> str:
         partition, rows = partition_and_rows
@@ -206,22 +209,24 @@ def _hexadecimal(values: Mapping[int, bytes]) -> dict[int, str]:
 def _with_ids(columns: pa.Schema, fields: list[dict[str, Any]]) -> pa.Schema:
     """Give columns the field ids of the table, by which its readers find them."""
     by_name = {field["name"]: field for field in fields}
-    return pa.schema(
-        [_numbered(column, by_name[column.name]["id"], by_name[column.name]["type"]) for column in columns]
-    )
+    return pa.schema([_numbered(one, by_name[one.name]) for one in columns])
 
 
-def _numbered(field: pa.Field, number: int, kind: Any) -> pa.Field:
-    return pa.field(field.name, _inner(field.type, kind), field.nullable, {_ID: str(number)})
+def _numbered(field: pa.Field, iceberg: Mapping[str, Any]) -> pa.Field:
+    return pa.field(field.name, _inner(field.type, iceberg["type"]), field.nullable, {_ID: str(iceberg["id"])})
 
 
 def _inner(kind: pa.DataType, iceberg: Any) -> pa.DataType:
     if pa.types.is_struct(kind):
         by_name = {field["name"]: field for field in iceberg["fields"]}
-        return pa.struct([_numbered(one, by_name[one.name]["id"], by_name[one.name]["type"]) for one in kind])
+        return pa.struct([_numbered(one, by_name[one.name]) for one in kind])
     if pa.types.is_list(kind):
-        return pa.list_(_numbered(kind.value_field, iceberg["element-id"], iceberg["element"]))
+        return pa.list_(_numbered(kind.value_field, _part(iceberg, "element")))
     if pa.types.is_map(kind):
-        key = _numbered(kind.key_field, iceberg["key-id"], iceberg["key"])
-        return pa.map_(key, _numbered(kind.item_field, iceberg["value-id"], iceberg["value"]))
+        key, value = (_part(iceberg, name) for name in ("key", "value"))
+        return pa.map_(_numbered(kind.key_field, key), _numbered(kind.item_field, value))
     return kind
+
+
+def _part(iceberg: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    return {"id": iceberg[f"{name}-id"], "type": iceberg[name]}
