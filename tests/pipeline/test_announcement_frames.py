@@ -25,7 +25,6 @@ from log_partitioner.formats.flush_record import (
 )
 from log_partitioner.formats.model import PartitionKey
 from log_partitioner.formats.reference import encode_message
-from log_partitioner_pipeline import topics
 from log_partitioner_pipeline.audit import frames, judged, sides
 from log_partitioner_pipeline.audit.accounts import wrong_messages
 from log_partitioner_pipeline.audit.announced import read_announced
@@ -243,7 +242,8 @@ def test_flush_and_run_records_without_a_group_are_unreadable(
     letters = spark.createDataFrame(
         [], "group_id string, topic string, partition int, offset long, end_offset long, object string"
     )
-    monkeypatch.setattr(topics, "read_messages", lambda _spark, _kafka, name: messages_of(spark, of.get(name, [])))
+    read = "log_partitioner_pipeline.audit.announced.read_messages"
+    monkeypatch.setattr(read, lambda _spark, _kafka, name: messages_of(spark, of.get(name, [])))
     monkeypatch.setattr(sides, "read_dead_letters", lambda *_: letters)
     asked: Any = SimpleNamespace(flushes="f", backfills="b", references="r", dead_letters="d")
     kept: Any = SimpleNamespace(keep=lambda frame: frame)
