@@ -1,355 +1,472 @@
-"""Exact schemas of references -> columns of the table: names, types, and how values get there (DESIGN 3.3, 8).
+"""The columns of the table: names, types, and which of them the values of a reference fill (DESIGN 8, ADR 8).
 
-A value's column depends on its path and the type that its reference gives it, and on nothing else: not on other
-references, their order, or the rest of a pack. Types that Iceberg cannot widen get columns beside each other; no column
-is ever renamed or retyped.
+A column has the plain name of its path, in lower case, and the type of the values that came first:
 
-    record            name                    a struct; the columns of its fields stand in it
-    long53, long64    name__long              bigint
-    double            name__double
-    string, boolean   name__string, name__boolean
-    array of T        name__array_T           T by these rules, without the name: `tags__array_string`
-    map to T          name__map_T             `labels__map_long`, `spans__array_record`
-    json              name__json              JSON text
-    untyped           name__json              `{}`, `[]`, `[null]`, an object of nulls: its JSON text
-    null in all       no column               absent = null (DESIGN 3.2)
+    object                  struct
+    integer                 bigint
+    other number            double, whose column takes integers of up to 53 bits, too
+    text, boolean           string, boolean
+    array, map              array, map of these, where all items fit
 
-A table has at most so many columns as its settings say. Fields beyond stand together in `_rest`, an object as JSON
-text: a hostile client can fill the table's columns, but neither grow it without bound nor lose a value of anybody.
+Whatever does not fit stands in `_rest`, one JSON object in the form of the entry: values of another type, of types that
+disagree within a reference, of names that only differ where a column's name cannot (`Status` beside `status`), and
+what there is no room for. So no value is lost, no column is ever renamed or retyped, and every engine can read the
+table, whether it tells upper case from lower or not.
 
-Names are the original ones; `escape` keeps them apart from each other and from what SQL, Iceberg and the rules above
-use. `parse_column_name` reads a column's name back.
+The original name is a column's comment where it is another.
 """
 
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Callable, Iterable, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from copy import deepcopy
+from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import count
 from typing import Any, NamedTuple
-from urllib.parse import unquote_to_bytes
 
-from pyspark.sql import types as T
-
-from log_partitioner.avro.schema import META
 from log_partitioner.avro.schema_types import ArrayType, RecordType, Scalar, Type
 from log_partitioner.formats import projection
 from log_partitioner.formats.projection import NAME_PROPERTY
 from log_partitioner_pipeline.row_type import type_of
 
-REFERENCE = "_reference"
-REST = "_rest"
-RESERVED = (META, REFERENCE, REST)
-# Iceberg's metadata columns: a table with a column of such a name cannot be read.
-_OF_ICEBERG = (
+USER, EVENT_TIME, HOUR, REFERENCE, META, REST = "user", "event_time", "hour", "_reference", "_meta", "_rest"
+_ICEBERGS_OWN = (
     *("_file", "_pos", "_deleted", "_spec_id", "_partition", "_row_id", "_last_updated_sequence_number"),
     *("_change_type", "_change_ordinal", "_commit_snapshot_id"),
 )
-JSON = "json"
-RECORD = "record"
+RESERVED = frozenset((USER, EVENT_TIME, HOUR, REFERENCE, META, REST, *_ICEBERGS_OWN))
+_NAME_CHARS_MAX = 128
+_DEPTH_MAX = 20
 
-_SEPARATOR = "__"
-_UNESCAPED = re.compile(r"[A-Za-z0-9_@-]")
-_HEXADECIMAL = re.compile(r"_x[0-9A-F]")
-_SCALARS: dict[Scalar, tuple[str, T.DataType]] = {
-    Scalar.BOOL: ("boolean", T.BooleanType()),
-    Scalar.LONG53: ("long", T.LongType()),
-    Scalar.LONG64: ("long", T.LongType()),
-    Scalar.DOUBLE: ("double", T.DoubleType()),
-    Scalar.STRING: ("string", T.StringType()),
-    Scalar.JSON: (JSON, T.StringType()),
+LONG53 = "long53"  # an integer that a double holds, too; as a column it is a long
+_SCALARS = {
+    Scalar.BOOL: "boolean",
+    Scalar.LONG53: LONG53,
+    Scalar.LONG64: "long",
+    Scalar.DOUBLE: "double",
+    Scalar.STRING: "string",
 }
-META_TYPE = T.StructType(
-    [
-        T.StructField("user", T.StringType()),
-        T.StructField("event_time", T.TimestampType()),
-        T.StructField("id", T.StringType()),
-        T.StructField("topic", T.StringType()),
-        T.StructField("partition", T.IntegerType()),
-        T.StructField("offset", T.LongType()),
-        T.StructField("index", T.IntegerType()),
-        T.StructField("timestamp", T.TimestampType()),
-        T.StructField(
-            "root",
-            T.StructType(
-                [
-                    T.StructField("topic", T.StringType()),
-                    T.StructField("partition", T.IntegerType()),
-                    T.StructField("offset", T.LongType()),
-                    T.StructField("index", T.IntegerType()),
-                ]
-            ),
-        ),
-    ]
+_JOINED = {frozenset((LONG53, "long")): "long", frozenset((LONG53, "double")): "double"}
+
+
+@dataclass
+class Struct:
+    """A struct, or the table itself: its columns by name."""
+
+    columns: dict[str, Column] = field(default_factory=dict)
+
+
+@dataclass
+class Column:
+    """A column, or a part of one: the original name of its values, and their kind."""
+
+    original: str
+    kind: Kind
+
+
+@dataclass
+class ListOf:
+    """An array."""
+
+    item: Kind
+
+
+@dataclass
+class MapOf:
+    """A map from text."""
+
+    value: Kind
+
+
+Kind = str | Struct | ListOf | MapOf
+"""A type of columns; a scalar's is the name of Iceberg's type, or `long53`."""
+
+
+def _struct(**kinds: Kind) -> Struct:
+    return Struct({name: Column(name, kind) for name, kind in kinds.items()})
+
+
+_PLACE: dict[str, Kind] = {"topic": "string", "partition": "int", "offset": "long", "index": "int"}
+FIXED = Struct(
+    {
+        name: Column(name, kind)
+        for name, kind in (
+            (USER, "string"),
+            (EVENT_TIME, "timestamptz"),
+            (HOUR, "timestamptz"),
+            (REFERENCE, "string"),
+            (META, _struct(id="string", **_PLACE, timestamp="timestamptz", root=_struct(**_PLACE))),
+            (REST, "string"),
+        )
+    }
 )
-FIXED_FIELDS = [
-    T.StructField(META, META_TYPE),
-    T.StructField(REFERENCE, T.StringType()),
-    T.StructField(REST, T.StringType()),
-]
-
-Avro = Any  # nested JSON
-Convert = Callable[[Any], Any]
+"""The columns of every table: whose an entry is, of when, from which reference and record, and what no column takes."""
 
 
-class Column(NamedTuple):
-    """The column for the values of one position.
+def column_name(original: str, *, is_top: bool = False) -> str:
+    """Return the name of a column of values with this name; several may have the same."""
+    name = "".join(one if one.isalnum() else "_" for one in original.lower())
+    if not name or name[0].isdecimal():
+        name = f"_{name}"
+    return f"{name}_" if is_top and name in RESERVED else name
 
-    `kind` is the ending of the name, or `record` for records, which keep theirs. `convert` turns a value that is not
-    null into the table's; it is None if the value stays as it is.
+
+def kind_of(type_: Type, *, depth: int = 0) -> Kind | None:
+    """Return the kind of a type's values; None if they have none, and stand in `_rest` unless a column takes them."""
+    if isinstance(type_, Scalar):
+        return _SCALARS.get(type_)
+    if depth > _DEPTH_MAX:
+        return None
+    if isinstance(type_, RecordType):
+        struct = Struct()
+        for original, child in type_.by_name.items():
+            name = column_name(original, is_top=depth == 0)
+            kind = kind_of(child, depth=depth + 1)
+            if kind is not None and len(name) <= _NAME_CHARS_MAX:
+                struct.columns.setdefault(name, Column(original, kind))
+        return struct if struct.columns else None
+    inner = kind_of(type_.item if isinstance(type_, ArrayType) else type_.value, depth=depth + 1)
+    if inner is None:
+        return None
+    return ListOf(inner) if isinstance(type_, ArrayType) else MapOf(inner)
+
+
+def join(one: Kind, other: Kind) -> Kind | None:
+    """Return the kind that takes the values of both; None if they disagree. Columns of structs stay as in `one`."""
+    if isinstance(one, Struct) and isinstance(other, Struct):
+        both = Struct(dict(one.columns))
+        _widen(both, other)
+        return both
+    if isinstance(one, ListOf) and isinstance(other, ListOf):
+        item = join(one.item, other.item)
+        return None if item is None else ListOf(item)
+    if isinstance(one, MapOf) and isinstance(other, MapOf):
+        value = join(one.value, other.value)
+        return None if value is None else MapOf(value)
+    if isinstance(one, str) and isinstance(other, str):
+        return one if one == other else _JOINED.get(frozenset((one, other)))
+    return None
+
+
+def _widen(struct: Struct, more: Struct) -> None:
+    for name, column in more.columns.items():
+        known = struct.columns.get(name)
+        if known is None:
+            struct.columns[name] = column
+        elif known.original == column.original and (joined := join(known.kind, column.kind)) is not None:
+            struct.columns[name] = Column(known.original, joined)
+
+
+def admit(table: Struct, wanted: Iterable[Struct], *, columns_max: int) -> Struct:
+    """Return the table, grown by what is wanted, fits beside it and has room; itself if nothing does.
+
+    What comes first has precedence: so the most frequent should. Structs grow column by column, the outer ones before
+    those within; an array or a map as a whole.
     """
+    joined = Struct()
+    for struct in wanted:
+        _widen(joined, struct)
+    grown = deepcopy(table)
+    room = columns_max - leaves(grown)
+    level = deque([(grown, joined)])
+    while level:
+        present, more = level.popleft()
+        for name, column in more.columns.items():
+            known = present.columns.get(name)
+            if known is not None and known.original != column.original:
+                continue
+            if isinstance(column.kind, Struct):
+                known = present.columns.setdefault(name, Column(column.original, Struct()))
+                if isinstance(known.kind, Struct):
+                    level.append((known.kind, column.kind))
+                continue
+            kind = _settled(column.kind) if known is None else join(known.kind, column.kind)
+            cost = 0 if kind is None else leaves(kind) - (0 if known is None else leaves(known.kind))
+            if kind is not None and cost <= room:
+                present.columns[name] = Column(column.original, kind)
+                room -= cost
+    _drop_empty(grown)
+    return table if grown == table else grown
 
-    kind: str
-    type: T.DataType
-    convert: Convert | None
+
+def leaves(kind: Kind) -> int:
+    """Count the columns that a kind is stored as."""
+    if isinstance(kind, Struct):
+        return sum(leaves(column.kind) for column in kind.columns.values())
+    if isinstance(kind, ListOf):
+        return leaves(kind.item)
+    return 1 + leaves(kind.value) if isinstance(kind, MapOf) else 1
+
+
+def _settled(kind: Kind) -> Kind:
+    """Make a column's kind of what values were seen."""
+    if isinstance(kind, Struct):
+        return Struct({name: Column(one.original, _settled(one.kind)) for name, one in kind.columns.items()})
+    if isinstance(kind, ListOf):
+        return ListOf(_settled(kind.item))
+    if isinstance(kind, MapOf):
+        return MapOf(_settled(kind.value))
+    return "long" if kind == LONG53 else kind
+
+
+def _drop_empty(struct: Struct) -> None:
+    """Drop structs without columns, which Parquet cannot store."""
+    for name, column in list(struct.columns.items()):
+        if isinstance(column.kind, Struct):
+            _drop_empty(column.kind)
+            if not column.kind.columns:
+                del struct.columns[name]
+
+
+# In Iceberg's words.
+
+
+def of_iceberg(fields: Iterable[Mapping[str, Any]]) -> Struct:
+    """Read the columns of a schema's `fields` in Iceberg's JSON."""
+    return Struct({one["name"]: Column(one.get("doc", one["name"]), _kind_of_iceberg(one["type"])) for one in fields})
+
+
+def _kind_of_iceberg(kind: Any) -> Kind:
+    if isinstance(kind, str):
+        return kind
+    if kind["type"] == "struct":
+        return of_iceberg(kind["fields"])
+    return (
+        ListOf(_kind_of_iceberg(kind["element"])) if kind["type"] == "list" else MapOf(_kind_of_iceberg(kind["value"]))
+    )
+
+
+def to_iceberg(struct: Struct, numbers: Iterator[int] | None = None) -> list[dict[str, Any]]:
+    """Write columns as the `fields` of a schema in Iceberg's JSON, numbered from 1 on."""
+    numbers = count(1) if numbers is None else numbers
+    return [
+        {"id": next(numbers), "name": name, "required": False, "type": _to_iceberg(column.kind, numbers)}
+        | ({} if column.original == name else {"doc": column.original})
+        for name, column in struct.columns.items()
+    ]
+
+
+def _to_iceberg(kind: Kind, numbers: Iterator[int]) -> Any:
+    if isinstance(kind, Struct):
+        return {"type": "struct", "fields": to_iceberg(kind, numbers)}
+    if isinstance(kind, ListOf):
+        element = {"element-id": next(numbers), "element": _to_iceberg(kind.item, numbers), "element-required": False}
+        return {"type": "list", **element}
+    if isinstance(kind, MapOf):
+        key = {"key-id": next(numbers), "key": "string"}
+        value = {"value-id": next(numbers), "value": _to_iceberg(kind.value, numbers), "value-required": False}
+        return {"type": "map", **key, **value}
+    return kind
+
+
+# From a file's fields to columns.
 
 
 class FieldPlan(NamedTuple):
-    """One field of a file: its Avro name, its column's name, and how a value that is not null is converted."""
+    """One field of a file: the column that takes its values and how, and the part that goes to `_rest` and how.
 
-    avro_name: str
-    column: str
-    convert: Convert | None
-
-
-class FilePlan(NamedTuple):
-    """How rows of one exact schema become rows of the table.
-
-    `columns` are the entry's own; `rest` are the fields that go to the column of that name instead.
+    Values are not null; `convert` is None if they stay as they are. `rest` gives a member's JSON text, or None.
     """
 
-    fields: tuple[FieldPlan, ...]
-    columns: T.StructType
-    rest: tuple[FieldPlan, ...] = ()
-
-    def fit(self, columns: T.StructType) -> FilePlan:
-        """Return the plan for a table with no more than these columns."""
-        present = {field.name: field.dataType for field in columns}
-        fitting = {
-            field.name
-            for field in self.columns
-            if field.name in present and not lacks(present[field.name], field.dataType)
-        }
-        return FilePlan(
-            fields=tuple(field for field in self.fields if field.column in fitting),
-            columns=T.StructType([field for field in self.columns if field.name in fitting]),
-            rest=tuple(field for field in self.fields if field.column not in fitting),
-        )
+    avro_name: str
+    original: str
+    column: str | None
+    convert: Callable[[Any], Any] | None
+    rest: Callable[[Any], str | None] | None
 
 
-@lru_cache(maxsize=4096)
-def plan_of(schema_text: str, projected: str = "null") -> FilePlan:
-    """Plan the columns of the schema that a projection (JSON text) makes of an object's; rows are read by the object's.
+def plan_of(schema_text: str, projected: str, table: Struct) -> tuple[FieldPlan, ...]:
+    """Plan how rows of an object, by its schema, become rows of the table, by a projection (JSON text) of that schema.
 
     Raises:
         ValueError: it is not a row schema of this product, or no projection of it.
     """
+    exact, fields = _exact(schema_text, projected)
+    return _plan(exact, fields, table, is_top=True)
+
+
+def wanted_by(schema_text: str, projected: str) -> Struct:
+    """Return the columns that would take every value of a projection that a column can take.
+
+    Raises:
+        ValueError: as `plan_of`.
+    """
+    found = kind_of(_exact(schema_text, projected)[0])
+    return found if isinstance(found, Struct) else Struct()
+
+
+def _exact(schema_text: str, projected: str) -> tuple[RecordType, list[Any]]:
     schema = projection.project(_parsed(schema_text), json.loads(projected))
-    return FilePlan(*_plan_record(type_of(schema), schema["fields"][1:], reserved=(*RESERVED, *_OF_ICEBERG)))
+    return type_of(schema), schema["fields"][1:]
 
 
 @lru_cache(maxsize=16)
-def _parsed(schema_text: str) -> Avro:
+def _parsed(schema_text: str) -> Any:
     return json.loads(schema_text)
 
 
-def project(present: T.StructType, wanted: T.StructType) -> T.StructType:
-    """Return the fields that both have, in the order of `present`.
-
-    Records with nothing in common are left out: Parquet has no group without fields.
-    """
-    types = {field.name: field.dataType for field in wanted}
-    both = [(field.name, _project(field.dataType, types[field.name])) for field in present if field.name in types]
-    return T.StructType([T.StructField(name, kind) for name, kind in both if kind is not None])
+def _plan(record: RecordType, fields: list[Any], struct: Struct, *, is_top: bool = False) -> tuple[FieldPlan, ...]:
+    named = [(one.get(NAME_PROPERTY, one["name"]), one) for one in fields] if record.by_name else []
+    plans = (_plan_field(original, record.by_name[original], one, struct, is_top=is_top) for original, one in named)
+    return tuple(plan for plan in plans if plan is not None)
 
 
-def _project(present: T.DataType, wanted: T.DataType) -> T.DataType | None:
-    if isinstance(present, T.StructType) and isinstance(wanted, T.StructType):
-        return project(present, wanted) or None
-    if isinstance(present, T.ArrayType) and isinstance(wanted, T.ArrayType):
-        element = _project(present.elementType, wanted.elementType)
-        return None if element is None else T.ArrayType(element)
-    if isinstance(present, T.MapType) and isinstance(wanted, T.MapType):
-        value = _project(present.valueType, wanted.valueType)
-        return None if value is None else T.MapType(T.StringType(), value)
-    return present
+def _plan_field(original: str, child: Type, field: Any, struct: Struct, *, is_top: bool) -> FieldPlan | None:
+    if child is Scalar.NULL:
+        return None
+    name = column_name(original, is_top=is_top)
+    known, avro = struct.columns.get(name), field["type"][1]
+    if known is not None and known.original == original:
+        if isinstance(child, RecordType) and isinstance(known.kind, Struct):
+            fields = _plan(child, avro["fields"] if child.by_name else [], known.kind)
+            rest = _partial(fields) if any(one.rest for one in fields) else None
+            return FieldPlan(field["name"], original, name, _record(fields), rest)
+        if _takes(known.kind, child):
+            return FieldPlan(field["name"], original, name, _converter(child, avro, known.kind), None)
+    return FieldPlan(field["name"], original, None, None, _writer(child, avro))
 
 
-def admit(present: T.StructType, wanted: T.StructType, *, weights: Mapping[str, int], columns_max: int) -> T.StructType:
-    """Return `present`, grown by the fields of `wanted` for which there is room.
-
-    Fields of the entry are admitted whole or not at all, the most frequent first; `weights` are entries by column.
-    """
-    admitted = {field.name: field for field in present}
-    columns, has_grown = leaves(present), False
-    for field in sorted(wanted, key=lambda field: (-weights.get(field.name, 0), field.name)):
-        known = admitted.get(field.name)
-        grown = _grown(known, field)
-        if grown is None:
-            continue
-        more = leaves(grown.dataType) - (0 if known is None else leaves(known.dataType))
-        if columns + more <= columns_max:
-            admitted[field.name] = grown
-            columns, has_grown = columns + more, True
-    return T.StructType(list(admitted.values())) if has_grown else present
-
-
-def leaves(kind: T.DataType) -> int:
-    """Count the columns that a type is stored as."""
-    if isinstance(kind, T.StructType):
-        return sum(leaves(field.dataType) for field in kind)
-    if isinstance(kind, T.ArrayType):
-        return leaves(kind.elementType)
-    return 1 + leaves(kind.valueType) if isinstance(kind, T.MapType) else 1
+def _takes(kind: Kind, type_: Type) -> bool:
+    """Return whether a column of this kind takes all values of the type."""
+    if isinstance(type_, Scalar):
+        return (
+            type_ is Scalar.NULL
+            or kind == _SCALARS.get(type_)
+            or (type_ is Scalar.LONG53 and kind in ("long", "double"))
+        )
+    if isinstance(type_, RecordType):
+        return isinstance(kind, Struct) and all(
+            child is Scalar.NULL
+            or (
+                (column := kind.columns.get(column_name(original))) is not None
+                and column.original == original
+                and _takes(column.kind, child)
+            )
+            for original, child in type_.by_name.items()
+        )
+    if isinstance(type_, ArrayType):
+        return isinstance(kind, ListOf) and _takes(kind.item, type_.item)
+    return isinstance(kind, MapOf) and _takes(kind.value, type_.value)
 
 
-def lacks(present: T.DataType, wanted: T.DataType) -> bool:
-    """Return whether `present` lacks something of `wanted`; types of one name never differ otherwise."""
-    return union(present, wanted) is not present
+def _converter(type_: Type, avro: Any, kind: Kind) -> Callable[[Any], Any] | None:
+    if isinstance(type_, RecordType):
+        assert isinstance(kind, Struct)
+        return _record(_plan(type_, avro["fields"] if type_.by_name else [], kind))
+    if isinstance(type_, ArrayType):
+        assert isinstance(kind, ListOf)
+        of_item = _converter(type_.item, _inner(avro, "items"), kind.item)
+        if of_item is None:
+            return None
+        return lambda values: [None if value is None else of_item(value) for value in values]
+    if isinstance(type_, Scalar):
+        return None
+    assert isinstance(kind, MapOf)
+    of_value = _converter(type_.value, _inner(avro, "values"), kind.value) or (lambda value: value)
+    return lambda values: [(key, None if value is None else of_value(value)) for key, value in values.items()]
 
 
-def union_of(columns: Iterable[T.StructType]) -> T.StructType:
-    """Return the columns of all of these."""
-    united: dict[str, T.StructField] = {}
-    for struct in columns:
-        for field in struct:
-            _unite(united, field)
-    return T.StructType(list(united.values()))
+def _inner(avro: Any, name: str) -> Any:
+    union = avro[name]
+    return union[1] if isinstance(union, list) else union
 
 
-def union(one: T.DataType, other: T.DataType) -> T.DataType:
-    """Return the type that has the fields of both, new ones behind; `one` itself if `other` adds nothing."""
-    if isinstance(one, T.StructType) and isinstance(other, T.StructType):
-        return _union_of_structs(one, other)
-    if isinstance(one, T.ArrayType) and isinstance(other, T.ArrayType):
-        element = union(one.elementType, other.elementType)
-        return one if element is one.elementType else T.ArrayType(element)
-    if isinstance(one, T.MapType) and isinstance(other, T.MapType):
-        value = union(one.valueType, other.valueType)
-        return one if value is one.valueType else T.MapType(T.StringType(), value)
-    assert one == other, f"a column's name says its type, yet one is {one} and {other}"
-    return one
+def _record(fields: tuple[FieldPlan, ...]) -> Callable[[Any], Any]:
+    taken = [(one.avro_name, one.column, one.convert) for one in fields if one.column is not None]
 
-
-def _union_of_structs(one: T.StructType, other: T.StructType) -> T.StructType:
-    united = {field.name: field for field in one}
-    grown = [field for field in other if _unite(united, field)]
-    return T.StructType(list(united.values())) if grown else one
-
-
-def _unite(united: dict[str, T.StructField], field: T.StructField) -> bool:
-    """Merge a field into others; returns whether it adds anything."""
-    grown = _grown(united.get(field.name), field)
-    if grown is not None:
-        united[field.name] = grown
-    return grown is not None
-
-
-def _grown(known: T.StructField | None, field: T.StructField) -> T.StructField | None:
-    """Return a field that has all of both; None if the known one has."""
-    if known is None:
-        return field
-    kind = union(known.dataType, field.dataType)
-    return None if kind is known.dataType else T.StructField(field.name, kind)
-
-
-def escape(name: str, *, reserved: tuple[str, ...] = ()) -> str:
-    """Write an original name so that it can be (part of) a column's name; injective, `unescape` undoes it.
-
-    Letters, digits, `_`, `-` and `@` stay, the second of two `_` and everything else is %XX of its UTF-8 bytes;
-    the empty name is `%`. So is a `_` before a digit at the beginning, or before `x` and a digit of hexadecimal: in
-    Parquet files Iceberg writes `_1` for `1` and `_x2D` for `-`, and no two columns may meet there.
-    """
-    if not name:
-        return "%"
-    escaped = "".join(_escape_character(name, at) for at in range(len(name)))
-    return f"%{ord(name[0]):02X}{escaped[1:]}" if name.lower() in reserved else escaped
-
-
-def _escape_character(name: str, at: int) -> str:
-    character = name[at]
-    is_plain = _UNESCAPED.fullmatch(character) is not None and name[at - 1 : at + 1] != _SEPARATOR
-    if character == "_" and (_HEXADECIMAL.match(name, at) or (at == 0 and name[1:2].isdigit())):
-        is_plain = False
-    return character if is_plain else "".join(f"%{byte:02X}" for byte in character.encode("utf-8", "surrogatepass"))
-
-
-def unescape(escaped: str) -> str:
-    """Undo `escape`."""
-    return "" if escaped == "%" else unquote_to_bytes(escaped).decode("utf-8", "surrogatepass")
-
-
-def column_name(name: str, kind: str, *, reserved: tuple[str, ...] = ()) -> str:
-    """Name the column of a field with this original name and kind."""
-    escaped = escape(name, reserved=reserved)
-    return escaped if kind == RECORD else f"{escaped}{_SEPARATOR}{kind}"
-
-
-def parse_column_name(column: str) -> tuple[str, str]:
-    """Read a column's name back: the field's original name and the kind."""
-    escaped, separator, kind = column.rpartition(_SEPARATOR)
-    return (unescape(escaped), kind) if separator else (unescape(column), RECORD)
-
-
-def _plan_record(
-    record: RecordType, avro_fields: list[Avro], *, reserved: tuple[str, ...] = ()
-) -> tuple[tuple[FieldPlan, ...], T.StructType]:
-    plans, columns = [], []
-    for field in avro_fields:
-        avro_name, avro = field["name"], field["type"]
-        name = field.get(NAME_PROPERTY, avro_name)
-        column = _column_of(record.by_name[name], avro)
-        if column is not None:
-            named = column_name(name, column.kind, reserved=reserved)
-            plans.append(FieldPlan(avro_name, named, column.convert))
-            columns.append(T.StructField(named, column.type))
-    return tuple(plans), T.StructType(columns)
-
-
-def _column_of(child: Type, union: Avro) -> Column | None:
-    """Return the column of a position, `["null", T]`; None if there is nothing but null."""
-    if isinstance(child, Scalar):
-        return None if child is Scalar.NULL else Column(*_SCALARS[child], None)
-    avro = union[1]
-    if isinstance(child, RecordType):
-        fields, columns = _plan_record(child, avro["fields"] if child.by_name else [])
-        return Column(RECORD, columns, _record_converter(fields)) if fields else _untyped(lambda _: "{}")
-    if isinstance(child, ArrayType):
-        inner = _column_of(child.item, avro["items"])
-        if inner is not None:
-            return Column(f"array_{inner.kind}", T.ArrayType(inner.type), _array_converter(inner.convert))
-    else:
-        inner = _column_of(child.value, avro["values"])
-        if inner is not None:
-            return Column(f"map_{inner.kind}", T.MapType(T.StringType(), inner.type), _map_converter(inner.convert))
-    return _untyped(json.dumps)
-
-
-def _untyped(convert: Convert) -> Column:
-    return Column(JSON, T.StringType(), convert)
-
-
-def _record_converter(fields: tuple[FieldPlan, ...]) -> Convert:
     def convert(row: dict[str, Any]) -> dict[str, Any]:
-        found = {}
-        for avro_name, column, convert_value in fields:
-            value = row[avro_name]
-            if value is not None:
-                found[column] = value if convert_value is None else convert_value(value)
-        return found
+        return {
+            column: value if of_value is None else of_value(value)
+            for avro_name, column, of_value in taken
+            if (value := row[avro_name]) is not None
+        }
 
     return convert
 
 
-def _array_converter(convert: Convert | None) -> Convert | None:
-    if convert is None:
-        return None
-    return lambda values: [None if value is None else convert(value) for value in values]
+def _partial(fields: tuple[FieldPlan, ...]) -> Callable[[Any], str | None]:
+    return lambda row: rest_of(row, fields)
 
 
-def _map_converter(convert: Convert | None) -> Convert:
-    # Arrow takes the pairs of a map, not a dict.
-    if convert is None:
-        return lambda values: list(values.items())
-    return lambda values: [(key, None if value is None else convert(value)) for key, value in values.items()]
+def rest_of(row: Mapping[str, Any], fields: Iterable[FieldPlan]) -> str | None:
+    """Write what no column takes of a record as one JSON object; None if there is nothing."""
+    members = [
+        f"{_quoted(one.original)}:{text}"
+        for one in fields
+        if one.rest is not None and (value := row[one.avro_name]) is not None and (text := one.rest(value)) is not None
+    ]
+    return f"{{{','.join(members)}}}" if members else None
+
+
+_quoted = json.JSONEncoder(ensure_ascii=False).encode
+
+
+def _writer(type_: Type, avro: Any) -> Callable[[Any], str]:
+    """Return what writes values of a type as JSON text; nulls in objects are left out."""
+    if type_ is Scalar.JSON:
+        return str
+    if isinstance(type_, Scalar):
+        return _quoted
+    if isinstance(type_, RecordType):
+        fields = avro["fields"] if type_.by_name else []
+        named = [(one["name"], one.get(NAME_PROPERTY, one["name"]), one["type"]) for one in fields]
+        members = [
+            (avro_name, f"{_quoted(original)}:", _writer(type_.by_name[original], union[1]))
+            for avro_name, original, union in named
+            if type_.by_name[original] is not Scalar.NULL
+        ]
+        return lambda row: _object(
+            f"{name}{write(value)}" for at, name, write in members if (value := row[at]) is not None
+        )
+    inner, name = (type_.item, "items") if isinstance(type_, ArrayType) else (type_.value, "values")
+    of_inner = _writer(inner, _inner(avro, name))
+    if isinstance(type_, ArrayType):
+        return lambda values: f"[{','.join('null' if value is None else of_inner(value) for value in values)}]"
+    return lambda values: _object(
+        f"{_quoted(key)}:{'null' if value is None else of_inner(value)}" for key, value in values.items()
+    )
+
+
+def _object(members: Iterable[str]) -> str:
+    return f"{{{','.join(members)}}}"
+
+
+# And back.
+
+
+def restore(row: Mapping[str, Any], table: Struct, parse: Callable[[str], Any]) -> dict[str, Any]:
+    """Return the entry of a row of the table (as Arrow's `to_pylist` writes it); nulls are left out.
+
+    `parse` reads JSON text.
+    """
+    entry = {
+        column.original: _restored(value, column.kind)
+        for name, column in table.columns.items()
+        if name not in RESERVED and (value := row.get(name)) is not None
+    }
+    rest = row.get(REST)
+    return entry if rest is None else _merged(entry, parse(rest))
+
+
+def _restored(value: Any, kind: Kind) -> Any:
+    if value is None or isinstance(kind, str):
+        return value
+    if isinstance(kind, Struct):
+        return {
+            column.original: _restored(item, column.kind)
+            for name, column in kind.columns.items()
+            if (item := value.get(name)) is not None
+        }
+    if isinstance(kind, ListOf):
+        return [_restored(item, kind.item) for item in value]
+    pairs = value.items() if isinstance(value, Mapping) else value
+    return {key: _restored(item, kind.value) for key, item in pairs}
+
+
+def _merged(one: Any, other: Any) -> Any:
+    if not (isinstance(one, dict) and isinstance(other, dict)):
+        return other
+    return one | {name: _merged(one[name], item) if name in one else item for name, item in other.items()}

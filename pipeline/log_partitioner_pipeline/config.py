@@ -80,10 +80,10 @@ class TableSettings(Section):
 
     name: str = Field("logs.entries", pattern=r"^\w+\.\w+$")
     """Namespace and name."""
-    user_buckets: PositiveInt = 8
-    """Buckets of users in the partition of an hour; fixed at creation."""
+    user_buckets: Annotated[int, Field(ge=0)] = 0
+    """Buckets of users in the partition of an hour, for tables in which few users are looked for; 0: none. Fixed at creation."""
     columns_max: int = Field(1000, ge=20)
-    """Columns, nested ones too; fields beyond stand together as JSON text in one column."""
+    """Columns, nested ones too; values beyond stand together as JSON text in one column."""
 
 
 class MaterializeSettings(Section):

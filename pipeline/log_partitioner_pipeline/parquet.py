@@ -26,16 +26,14 @@ from pyiceberg.io.pyarrow import (
     parquet_path_to_id_mapping,
 )
 from pyiceberg.schema import Schema
-from pyspark.sql.pandas.types import to_arrow_schema
 
-from log_partitioner.avro.schema import META
+from log_partitioner_pipeline.columns import EVENT_TIME, USER
 from log_partitioner_pipeline.objects import Objects
 from log_partitioner_pipeline.pieces import decode_share, encode_share, share_out
 from log_partitioner_pipeline.rows import RowGatherer
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-    from pyspark.sql import types as T
 
     from log_partitioner.config.s3_settings import S3Settings
     from log_partitioner.formats.reference import Reference
@@ -44,15 +42,17 @@ if TYPE_CHECKING:
 _BYTES_AT_ONCE = 128 * 1024 * 1024  # of rows in memory before a task writes files of them
 _HOUR_US = 3_600_000_000
 _FILE = pa.schema([("file", pa.string())])
-_ID = "PARQUET:field_id"
 
 Numbers = np.ndarray[Any, np.dtype[np.int64]]
 
 
 class Target(NamedTuple):
-    """The table as tasks must know it: its schema as Iceberg's JSON, its place, its partitions."""
+    """The table as tasks must know it: columns in Iceberg's JSON, its place, its partitions.
 
-    schema_text: str
+    Partitions are hours, and where `user_buckets` is not 0 buckets of users in them.
+    """
+
+    fields: list[dict[str, Any]]
     location: str
     spec_id: int
     user_buckets: int
@@ -61,13 +61,12 @@ class Target(NamedTuple):
 def write_files(
     spark: SparkSession,
     references: list[Reference],
-    columns: T.StructType,
     target: Target,
     *,
     s3: S3Settings,
     settings: MaterializeSettings,
 ) -> list[str]:
-    """Write the rows of these references, with these columns of the table; blocks until all files are there.
+    """Write the rows of these references; blocks until all files are there.
 
     Returns the files, each as Iceberg's JSON. Raises an error of Spark if a task fails again and again; an ObjectError
     stands in its text where an object is to blame.
@@ -76,9 +75,7 @@ def write_files(
     if not shares:
         return []
     encoded = [encode_share(share) for share in shares]
-    write = partial(
-        _write_shares, encoded=encoded, columns=to_arrow_schema(columns), target=target, s3=s3, settings=settings
-    )
+    write = partial(_write_shares, encoded=encoded, target=target, s3=s3, settings=settings)
     numbers = spark.range(0, len(shares), 1, len(shares))
     return [row["file"] for row in numbers.mapInArrow(write, "file string").collect()]
 
@@ -87,7 +84,6 @@ def _write_shares(
     numbers: Iterable[pa.RecordBatch],
     *,
     encoded: list[bytes],
-    columns: pa.Schema,
     target: Target,
     s3: S3Settings,
     settings: MaterializeSettings,
@@ -98,11 +94,11 @@ def _write_shares(
         ObjectError: an object is absent, altered or unreadable, or a file cannot be written.
     """
     objects = Objects(s3, threads=settings.download_threads)
-    writer = FileWriter(objects, columns, target)
+    writer = FileWriter(objects, target)
     for batch in numbers:
         for number in batch.column(0).to_pylist():
             gatherer = RowGatherer(
-                columns, rows_per_batch=settings.rows_per_batch, bytes_per_batch=settings.bytes_per_batch
+                target.fields, rows_per_batch=settings.rows_per_batch, bytes_per_batch=settings.bytes_per_batch
             )
             for piece, content in objects.read_ahead(decode_share(encoded[number])):
                 for rows in gatherer.add_piece(piece, content):
@@ -115,11 +111,10 @@ def _write_shares(
 class FileWriter:
     """Gathers rows, and writes them to one file per partition of the table."""
 
-    def __init__(self, objects: Objects, columns: pa.Schema, target: Target) -> None:
-        schema = Schema.model_validate_json(target.schema_text)
+    def __init__(self, objects: Objects, target: Target) -> None:
+        schema = Schema.model_validate({"type": "struct", "fields": target.fields})
         self._objects = objects
         self._target = target
-        self._columns = _with_ids(columns, json.loads(target.schema_text)["fields"])
         self._statistics = compute_statistics_plan(schema, {}), parquet_path_to_id_mapping(schema)
         self._batches: list[pa.RecordBatch] = []
         self._bytes = 0
@@ -141,24 +136,18 @@ class FileWriter:
 
     def _partitions(self, rows: pa.Table) -> Iterator[tuple[list[int], pa.Table]]:
         """Sort rows by partition, user and time, and cut them where the partition changes."""
-        meta = rows[META].combine_chunks()
-        users, times = meta.field("user"), meta.field("event_time")
-        hours = times.cast(pa.int64()).to_numpy() // _HOUR_US  # rounds down, before 1970 too
-        keys = pa.table({"hour": hours, "bucket": self._buckets(users), "user": users, "time": times})
-        order = pc.sort_indices(keys, sort_keys=[(name, "ascending") for name in keys.column_names])
-        rows = rows.take(order).cast(self._columns)
-        hours, buckets = (keys[name].take(order).to_numpy() for name in ("hour", "bucket"))
-        ends = np.flatnonzero((hours[1:] != hours[:-1]) | (buckets[1:] != buckets[:-1])) + 1
-        for begin, end in pairwise([0, *ends.tolist(), len(hours)]):
-            yield [int(hours[begin]), int(buckets[begin])], rows.slice(begin, end - begin)
-
-    def _buckets(self, users: pa.Array) -> Numbers:
-        """Return the bucket of each user, as Iceberg's transform has it."""
-        encoded = users.dictionary_encode()
-        texts = encoded.dictionary.to_pylist()
-        buckets = [(mmh3.hash(text.encode()) & 0x7FFFFFFF) % self._target.user_buckets for text in texts]
-        found: Numbers = np.array(buckets, dtype=np.int64)[encoded.indices.to_numpy()]
-        return found
+        keys = {"hour": rows[EVENT_TIME].cast(pa.int64()).to_numpy() // _HOUR_US}  # rounds down, before 1970 too
+        if self._target.user_buckets:
+            keys["bucket"] = _buckets(rows[USER].combine_chunks(), self._target.user_buckets)
+        order = pc.sort_indices(
+            pa.table(keys | {USER: rows[USER], EVENT_TIME: rows[EVENT_TIME]}),
+            sort_keys=[(name, "ascending") for name in (*keys, USER, EVENT_TIME)],
+        )
+        rows = rows.take(order)
+        places = np.stack([values[order.to_numpy()] for values in keys.values()])
+        ends = np.flatnonzero((places[:, 1:] != places[:, :-1]).any(axis=0)) + 1
+        for begin, end in pairwise([0, *ends.tolist(), rows.num_rows]):
+            yield places[:, begin].tolist(), rows.slice(begin, end - begin)
 
     def _write(self, partition_and_rows: tuple[list[int], pa.Table]) -> str:
         partition, rows = partition_and_rows
@@ -188,6 +177,15 @@ class FileWriter:
         )
 
 
+def _buckets(users: pa.Array, buckets: int) -> Numbers:
+    """Return the bucket of each user, as Iceberg's transform has it."""
+    encoded = users.dictionary_encode()
+    texts = encoded.dictionary.to_pylist()
+    found = np.array([(mmh3.hash(text.encode()) & 0x7FFFFFFF) % buckets for text in texts], dtype=np.int64)
+    of_each: Numbers = found[encoded.indices.to_numpy()]
+    return of_each
+
+
 def _put(objects: Objects, path: str, body: bytes) -> None:
     if path.startswith("s3://"):
         bucket, _, key = path.removeprefix("s3://").partition("/")
@@ -204,29 +202,3 @@ def _map(values: Mapping[int, Any]) -> dict[str, list[Any]]:
 
 def _hexadecimal(values: Mapping[int, bytes]) -> dict[int, str]:
     return {number: value.hex().upper() for number, value in values.items()}
-
-
-def _with_ids(columns: pa.Schema, fields: list[dict[str, Any]]) -> pa.Schema:
-    """Give columns the field ids of the table, by which its readers find them."""
-    by_name = {field["name"]: field for field in fields}
-    return pa.schema([_numbered(one, by_name[one.name]) for one in columns])
-
-
-def _numbered(field: pa.Field, iceberg: Mapping[str, Any]) -> pa.Field:
-    return pa.field(field.name, _inner(field.type, iceberg["type"]), field.nullable, {_ID: str(iceberg["id"])})
-
-
-def _inner(kind: pa.DataType, iceberg: Any) -> pa.DataType:
-    if pa.types.is_struct(kind):
-        by_name = {field["name"]: field for field in iceberg["fields"]}
-        return pa.struct([_numbered(one, by_name[one.name]) for one in kind])
-    if pa.types.is_list(kind):
-        return pa.list_(_numbered(kind.value_field, _part(iceberg, "element")))
-    if pa.types.is_map(kind):
-        key, value = (_part(iceberg, name) for name in ("key", "value"))
-        return pa.map_(_numbered(kind.key_field, key), _numbered(kind.item_field, value))
-    return kind
-
-
-def _part(iceberg: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    return {"id": iceberg[f"{name}-id"], "type": iceberg[name]}

@@ -9,23 +9,32 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import fastavro
 import pyarrow as pa
-from pyspark.sql.pandas.types import from_arrow_schema
 
+from log_partitioner.avro import schema as row_schema
 from log_partitioner.avro.binary import encode_long
 from log_partitioner.avro.container import SYNC_BYTES
-from log_partitioner.avro.schema import META
 from log_partitioner.proof.oracle import container as avro_file
-from log_partitioner_pipeline.columns import REFERENCE, REST, FieldPlan, FilePlan, parse_column_name, plan_of
+from log_partitioner_pipeline.columns import (
+    EVENT_TIME,
+    HOUR,
+    META,
+    REFERENCE,
+    REST,
+    USER,
+    FieldPlan,
+    of_iceberg,
+    plan_of,
+    rest_of,
+)
 from log_partitioner_pipeline.errors import ObjectError
 from log_partitioner_pipeline.objects import Content
-from log_partitioner_pipeline.table_rows import write_object
 
 if TYPE_CHECKING:
     from log_partitioner_pipeline.pieces import ReadGroup, ReferencePart, Span
@@ -34,6 +43,15 @@ Row = dict[str, Any]
 
 _STEPS_PER_BATCH = 16
 _TIMESTAMP_MS_MAX = (2**63 - 1) // 1000
+_HOUR_US = 3_600_000_000
+_SCALARS = {
+    "string": pa.string(),
+    "long": pa.int64(),
+    "int": pa.int32(),
+    "double": pa.float64(),
+    "boolean": pa.bool_(),
+    "timestamptz": pa.timestamp("us", tz="UTC"),
+}
 
 
 class Block(NamedTuple):
@@ -144,10 +162,11 @@ class RowGatherer:
     single block or row has.
     """
 
-    def __init__(self, schema: pa.Schema, *, rows_per_batch: int, bytes_per_batch: int) -> None:
-        self._schema = schema
-        self._columns_of_table = from_arrow_schema(schema)
-        self._plans: dict[tuple[str, str], FilePlan] = {}
+    def __init__(self, fields: list[dict[str, Any]], *, rows_per_batch: int, bytes_per_batch: int) -> None:
+        """`fields` are columns of the table in Iceberg's JSON."""
+        self._schema = arrow_schema(fields)
+        self._table = of_iceberg(fields)
+        self._plans: dict[tuple[str, str], tuple[FieldPlan, ...]] = {}
         self._rows_per_batch = rows_per_batch
         self._bytes_per_batch = bytes_per_batch
         self._columns: dict[str, list[Any]] = {}
@@ -164,14 +183,15 @@ class RowGatherer:
             plan = self._plan(container.schema_text, piece.projections[part.projection])
             yield from self._add_part(container.blocks_of(part), plan, part.reference_id)
 
-    def _plan(self, schema_text: str, projection: str) -> FilePlan:
+    def _plan(self, schema_text: str, projection: str) -> tuple[FieldPlan, ...]:
         plan = self._plans.get((schema_text, projection))
         if plan is None:
-            plan = plan_of(schema_text, projection).fit(self._columns_of_table)
-            self._plans[schema_text, projection] = plan
+            plan = self._plans[schema_text, projection] = plan_of(schema_text, projection, self._table)
         return plan
 
-    def _add_part(self, blocks: list[Block], plan: FilePlan, reference_id: str) -> Iterator[pa.RecordBatch]:
+    def _add_part(
+        self, blocks: list[Block], plan: tuple[FieldPlan, ...], reference_id: str
+    ) -> Iterator[pa.RecordBatch]:
         for rows, size in self._steps(blocks):
             is_too_many = self._rows + len(rows) > self._rows_per_batch
             if self._rows and (is_too_many or self._bytes + size > self._bytes_per_batch):
@@ -190,16 +210,22 @@ class RowGatherer:
                 some = rows[begin : begin + count]
                 yield Block(some, size * len(some) // len(rows))
 
-    def _add(self, rows: list[Row], plan: FilePlan, reference_id: str) -> None:
-        self._gather(META, [_meta(row[META]) for row in rows])
+    def _add(self, rows: list[Row], plan: tuple[FieldPlan, ...], reference_id: str) -> None:
+        metas = [row[row_schema.META] for row in rows]
+        times = [meta["event_time"] for meta in metas]
+        self._gather(USER, [meta["user"] for meta in metas])
+        self._gather(EVENT_TIME, times)
+        self._gather(HOUR, [time - time % _HOUR_US for time in times])
         self._gather(REFERENCE, [reference_id] * len(rows))
-        for avro_name, column, convert in plan.fields:
-            values = [row[avro_name] for row in rows]
-            if convert is not None:
-                values = [None if value is None else convert(value) for value in values]
-            self._gather(column, values)
-        if plan.rest:
-            texts = [_rest_of(row, plan.rest) for row in rows]
+        self._gather(META, [_meta(meta) for meta in metas])
+        for one in plan:
+            if one.column is not None:
+                values, convert = [row[one.avro_name] for row in rows], one.convert
+                if convert is not None:
+                    values = [None if value is None else convert(value) for value in values]
+                self._gather(one.column, values)
+        if any(one.rest for one in plan):
+            texts = [rest_of(row, plan) for row in rows]
             self._gather(REST, texts)
             self._bytes += sum(len(text) for text in texts if text is not None)
         self._rows += len(rows)
@@ -230,21 +256,33 @@ class RowGatherer:
         return self._rows == 0
 
 
-def _rest_of(row: Row, fields: tuple[FieldPlan, ...]) -> str | None:
-    """Write the fields for which the table has no column as one object."""
-    members = []
-    for avro_name, column, convert in fields:
-        value = row[avro_name]
-        if value is not None:
-            members.append((*parse_column_name(column), value if convert is None else convert(value)))
-    return write_object(members) if members else None
-
-
 def _meta(meta: Row) -> Row:
     """Bring the record's timestamp from milliseconds to the table's microseconds; null if they hold none such."""
     timestamp_ms = meta["timestamp"]
-    meta["timestamp"] = timestamp_ms * 1000 if timestamp_ms <= _TIMESTAMP_MS_MAX else None
-    return meta
+    return meta | {"timestamp": timestamp_ms * 1000 if timestamp_ms <= _TIMESTAMP_MS_MAX else None}
+
+
+def arrow_schema(fields: Iterable[Mapping[str, Any]]) -> pa.Schema:
+    """Return Arrow's schema of columns in Iceberg's JSON, with their ids, by which readers of Parquet find them."""
+    return pa.schema([_arrow_field(one) for one in fields])
+
+
+def _arrow_field(one: Mapping[str, Any]) -> pa.Field:
+    return pa.field(one["name"], _arrow(one["type"]), metadata={"PARQUET:field_id": str(one["id"])})
+
+
+def _arrow(kind: Any) -> pa.DataType:
+    if isinstance(kind, str):
+        return _SCALARS[kind]
+    if kind["type"] == "struct":
+        return pa.struct([_arrow_field(one) for one in kind["fields"]])
+    if kind["type"] == "list":
+        return pa.list_(_arrow_part(kind, "element"))
+    return pa.map_(_arrow_part(kind, "key").with_nullable(nullable=False), _arrow_part(kind, "value"))
+
+
+def _arrow_part(kind: Mapping[str, Any], name: str) -> pa.Field:
+    return _arrow_field({"name": name, "id": kind[f"{name}-id"], "type": kind[name]})
 
 
 def read_rows(content: bytes, where: str) -> tuple[list[Row], str]:

@@ -86,8 +86,6 @@ def _properties(settings: JobSettings) -> dict[str, str]:
         # Spark keeps 100 classes of generated code; one audit has several times as many, and the next one has the same.
         "spark.sql.codegen.cache.maxEntries": "1000",
         "spark.sql.session.timeZone": "UTC",
-        # Columns of the table are original names: `V` and `v` are two.
-        "spark.sql.caseSensitive": "true",
         "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.sql.shuffle.partitions": "8",

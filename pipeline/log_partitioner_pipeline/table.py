@@ -8,7 +8,8 @@ driver that comes back late can never add to the work of its successor.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator
 from functools import reduce
 from operator import or_
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -16,11 +17,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import Column
 from pyspark.sql import functions as F
-from pyspark.sql import types as T
 
-from log_partitioner.avro.schema import META
 from log_partitioner_pipeline.branches import commit, load_table
-from log_partitioner_pipeline.columns import FIXED_FIELDS, REFERENCE, admit, project
+from log_partitioner_pipeline.columns import (
+    EVENT_TIME,
+    FIXED,
+    REFERENCE,
+    RESERVED,
+    USER,
+    Struct,
+    admit,
+    of_iceberg,
+    to_iceberg,
+)
 from log_partitioner_pipeline.errors import OvertakenError, TableError
 from log_partitioner_pipeline.parquet import Target
 from log_partitioner_pipeline.references import time_spans
@@ -32,7 +41,7 @@ if TYPE_CHECKING:
     from log_partitioner.formats.reference import Reference
     from log_partitioner_pipeline.config import TableSettings
 
-FORMAT = "3"
+FORMAT = "4"
 PROPERTY_FORMAT = "log-partitioner.format"
 PROPERTY_TOPIC = "log-partitioner.references-topic"
 SUMMARY_OFFSETS = "log-partitioner.references-offsets"
@@ -41,6 +50,7 @@ SUMMARY_ENTRIES = "log-partitioner.entries"
 _ATTEMPTS = 10
 _REFUSED = "ValidationException"
 _RETRY_WAIT_MAX_MS = 2000  # Iceberg's own, a minute, lets a driver sleep long after others are done
+_BUCKETS = re.compile(r"bucket\[(\d+)\]")
 
 Offsets = dict[int, int]
 """Next offset by partition of the references topic."""
@@ -79,16 +89,19 @@ class Table:
         namespace = self.name.rpartition(".")[0]
         self._spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {namespace}")
         if not self._spark.catalog.tableExists(self.name):
-            fields = ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in FIXED_FIELDS)
+            buckets = self._settings.user_buckets
+            by_user = f", bucket({buckets}, {USER})" if buckets else ""
+            columns = self._jvm().org.apache.iceberg.spark.SparkSchemaUtil.convert(self._java_schema(FIXED)).toDDL()
             self._spark.sql(
-                f"CREATE TABLE IF NOT EXISTS {self.name} ({fields}) USING iceberg "
-                f"PARTITIONED BY (hours({META}.event_time), bucket({self._settings.user_buckets}, {META}.user)) "
+                f"CREATE TABLE IF NOT EXISTS {self.name} ({columns}) USING iceberg "
+                f"PARTITIONED BY (hours({EVENT_TIME}){by_user}) "
                 f"TBLPROPERTIES ('format-version' = '2', '{PROPERTY_FORMAT}' = '{FORMAT}', "
-                f"'{PROPERTY_TOPIC}' = '{self._topic}', 'write.spark.accept-any-schema' = 'true', "
+                f"'{PROPERTY_TOPIC}' = '{self._topic}', "
                 "'write.parquet.compression-codec' = 'zstd', 'commit.retry.num-retries' = '20', "
                 f"'commit.retry.max-wait-ms' = '{_RETRY_WAIT_MAX_MS}', "
                 "'write.metadata.delete-after-commit.enabled' = 'true', 'write.metadata.previous-versions-max' = '20')"
             )
+            self._spark.sql(f"ALTER TABLE {self.name} WRITE LOCALLY ORDERED BY {USER}, {EVENT_TIME}")
         properties = dict(self._java().properties())
         if properties.get(PROPERTY_FORMAT) != FORMAT:
             found = properties.get(PROPERTY_FORMAT, "none")
@@ -98,30 +111,25 @@ class Table:
                 f"table {self.name} holds the references of topic {properties.get(PROPERTY_TOPIC)}, not {self._topic}"
             )
 
-    def schema(self) -> T.StructType:
-        """Return the columns as they are now."""
-        return self._spark.table(self.name).schema
+    def fields(self) -> list[dict[str, Any]]:
+        """Return the columns as they are now, in Iceberg's JSON."""
+        return fields_of(self._spark, self._java())
 
-    def widen(self, wanted: T.StructType, *, weights: Mapping[str, int]) -> T.StructType:
-        """Add the missing columns and nested fields in one commit; return those of `wanted` that the table has then.
+    def widen(self, wanted: Iterable[Struct]) -> None:
+        """Add columns for what is wanted and fits, in one commit; what comes first has precedence."""
+        wanted = list(wanted)
+        commit(lambda: self._add_columns(wanted))
 
-        Adding yields the same columns in any order and with any number of drivers, because a column's name states its
-        type. If there is no room for a column, it is not added. `weights` is the number of entries by column.
-        """
-        present = self.schema()
-        admitted = admit(present, wanted, weights=weights, columns_max=self._settings.columns_max)
+    def _add_columns(self, wanted: list[Struct]) -> None:
+        java = self._java()
+        present = of_iceberg(fields_of(self._spark, java))
+        admitted = admit(present, wanted, columns_max=self._settings.columns_max)
         if admitted is not present:
-            commit(lambda: self._add_columns(admitted))
-        asked = T.StructType([*FIXED_FIELDS, *wanted])
-        return project(self.schema(), asked)
+            java.updateSchema().unionByNameWith(self._java_schema(admitted)).commit()
 
-    def _add_columns(self, admitted: T.StructType) -> None:
-        update = self._java().updateSchema().caseSensitive(True)  # noqa: FBT003 - Java knows no names
-        update.unionByNameWith(self._java_schema(admitted)).commit()
-
-    def _java_schema(self, columns: T.StructType) -> Any:
-        parsed = self._spark._jsparkSession.parseDataType(columns.json())  # noqa: SLF001 - py4j is the way in
-        return self._jvm().org.apache.iceberg.spark.SparkSchemaUtil.convert(parsed)
+    def _java_schema(self, columns: Struct) -> Any:
+        text = json.dumps({"type": "struct", "fields": to_iceberg(columns)})
+        return self._jvm().org.apache.iceberg.SchemaParser.fromJson(text)
 
     # What it holds.
 
@@ -137,7 +145,7 @@ class Table:
         if not references:
             return set()
         spans = time_spans(references)
-        are_theirs = [F.col(f"{META}.event_time").between(_moment(first), _moment(last)) for first, last in spans]
+        are_theirs = [F.col(EVENT_TIME).between(_moment(first), _moment(last)) for first, last in spans]
         ids = self._spark.createDataFrame([(reference.reference_id,) for reference in references], [REFERENCE])
         found = (
             self._spark.table(self.name)
@@ -150,13 +158,14 @@ class Table:
 
     # Commits.
 
-    def target(self) -> Target:
-        """Describe the table to those who write its files."""
+    def target(self, wanted: Iterable[Struct]) -> Target:
+        """Describe the table to those who write its files, with the columns that take something of what is wanted."""
         java, jvm = self._java(), self._jvm().org.apache.iceberg
+        names = RESERVED.union(*(one.columns for one in wanted))
         spec = json.loads(jvm.PartitionSpecParser.toJson(java.spec()))
-        _, bucket = (field["transform"] for field in spec["fields"])  # `ensure` has made it
-        buckets = int(bucket.removeprefix("bucket[").removesuffix("]"))
-        return Target(jvm.SchemaParser.toJson(java.schema()), java.location(), spec["spec-id"], buckets)
+        buckets = [int(found[1]) for one in spec["fields"] if (found := _BUCKETS.fullmatch(one["transform"]))]
+        fields = [one for one in fields_of(self._spark, java) if one["name"] in names]
+        return Target(fields, java.location(), spec["spec-id"], buckets[0] if buckets else 0)
 
     def append(self, files: Iterable[str], *, base: Offsets, offsets: Offsets, entries: int) -> None:
         """Append data files (Iceberg's JSON) and move the table's offsets from `base` to `offsets`, both in one commit.
@@ -205,6 +214,14 @@ class Table:
 
     def _jvm(self) -> Any:
         return self._spark._jvm  # noqa: SLF001 - py4j is the way in
+
+
+def fields_of(spark: SparkSession, table: Any) -> list[dict[str, Any]]:
+    """Return the columns of Iceberg's own table, in its JSON."""
+    jvm = spark._jvm  # noqa: SLF001 - py4j is the way in
+    assert jvm is not None, "the session runs"
+    fields: list[dict[str, Any]] = json.loads(jvm.org.apache.iceberg.SchemaParser.toJson(table.schema()))["fields"]
+    return fields
 
 
 def position_of(table: Any) -> Position:

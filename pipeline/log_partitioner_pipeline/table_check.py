@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from log_partitioner.avro.schema import META
 from log_partitioner.formats.findings import Kind
 from log_partitioner_pipeline.audit import sides
 from log_partitioner_pipeline.audit.frames import ENTRY_KEY
-from log_partitioner_pipeline.columns import REFERENCE
+from log_partitioner_pipeline.columns import EVENT_TIME, REFERENCE
 from log_partitioner_pipeline.session import CATALOG
 
 if TYPE_CHECKING:
@@ -83,7 +82,7 @@ def _rows_of_table(spark: SparkSession, settings: JobSettings, references: DataF
     first, last = (F.timestamp_micros(F.lit(times[name])) for name in ("first", "last"))
     ids = references.select(F.col("reference_id").alias(REFERENCE)).distinct()
     rows = spark.table(f"{CATALOG}.{settings.pipeline.table.name}")
-    return rows.where(F.col(f"{META}.event_time").between(first, last)).join(ids, on=REFERENCE, how="left_semi")
+    return rows.where(F.col(EVENT_TIME).between(first, last)).join(ids, on=REFERENCE, how="left_semi")
 
 
 def _any(name: str) -> Column:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark.sql import functions as F
 
-from log_partitioner.avro.schema import META
 from log_partitioner_pipeline.branches import MAIN, Branch, commit, load_table
+from log_partitioner_pipeline.columns import EVENT_TIME
 from log_partitioner_pipeline.session import CATALOG
 from log_partitioner_pipeline.table import (
     SUMMARY_CARRIED,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from log_partitioner_pipeline.table import Offsets, Position
 
-_HOUR = f"partition.`{META}.event_time_hour`"
+_HOUR = f"partition.{EVENT_TIME}_hour"
 
 
 class FileHour(NamedTuple):
@@ -111,7 +111,7 @@ class Upkeep:
 
     def _within(self, hours: Iterable[int]) -> Any:
         """Make Iceberg's expression for these hours, from its text: one call of Java, however many they are."""
-        term = {"type": "transform", "transform": "hour", "term": f"{META}.event_time"}
+        term = {"type": "transform", "transform": "hour", "term": EVENT_TIME}
         text = json.dumps({"type": "in", "term": term, "values": sorted(hours)})
         return self._jvm().org.apache.iceberg.expressions.ExpressionParser.fromJson(text)
 

@@ -1,5 +1,6 @@
 """The table as a test wants it: entries by where they stood in the source, each once."""
 
+import json
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -9,8 +10,9 @@ from pyiceberg.table import Table
 
 from log_partitioner.proof.oracle.equal import canonical
 from log_partitioner.proof.oracle.json_text import parse_rounding
+from log_partitioner_pipeline.audit.sides import columns_of
+from log_partitioner_pipeline.columns import Struct, of_iceberg, restore
 from log_partitioner_pipeline.session import CATALOG
-from log_partitioner_pipeline.table_rows import restore
 from tests.pipeline.conftest import Lake
 
 Places = dict[tuple[int, int, int], Any]
@@ -19,13 +21,15 @@ Places = dict[tuple[int, int, int], Any]
 
 def read_table(lake: Lake) -> Places:
     """Read every entry of the table through Spark; one that is there twice fails."""
-    return _places(row.asDict(recursive=True) for row in lake.spark.table(lake.table).collect())
+    columns = columns_of(lake.spark, lake.settings)
+    return _places((row.asDict(recursive=True) for row in lake.spark.table(lake.table).collect()), columns)
 
 
 def read_by_pyiceberg(lake: Lake) -> Places:
     """Read the same with an engine that shares nothing with Spark but the catalogue and the files."""
     with _table_of_pyiceberg(lake) as table:
-        return _places(without_empty(row) for row in table.scan().to_arrow().to_pylist())
+        columns = of_iceberg(json.loads(table.schema().model_dump_json())["fields"])
+        return _places((without_empty(row) for row in table.scan().to_arrow().to_pylist()), columns)
 
 
 def read_counts_by_pyiceberg(lake: Lake) -> int:
@@ -65,11 +69,11 @@ def without_empty(value: Any) -> Any:
     return [without_empty(item) for item in value] if isinstance(value, list) else value
 
 
-def _places(rows: Iterable[dict[str, Any]]) -> Places:
+def _places(rows: Iterable[dict[str, Any]], columns: Struct) -> Places:
     found: Places = {}
     for row in rows:
         meta = row["_meta"]
         place = (meta["partition"], meta["offset"], meta["index"])
         assert place not in found, f"{place} is in the table twice"
-        found[place] = canonical(restore(row, parse_rounding))
+        found[place] = canonical(restore(row, columns, parse_rounding))
     return found

@@ -175,13 +175,9 @@ def test_the_table_too_is_clean_until_it_is_tampered_with(deployment: Deployment
     rewrite(lake, "id-1")
     for name in ("id-2", "id-12-b"):
         rows_of(lake, name).writeTo(lake.table).append()
-    rewrite(lake, "id-3", n__long=F.col("n__long") + 1)
-    rewrite(lake, "id-4", _meta=F.col("_meta").withField("user", F.lit("nobody")))
-    rewrite(
-        lake,
-        "id-6",
-        _meta=F.col("_meta").withField("event_time", F.when(F.col("n__long") < 0, F.col("_meta.event_time"))),
-    )
+    rewrite(lake, "id-3", n=F.col("n") + 1)
+    rewrite(lake, "id-4", user=F.lit("nobody"))
+    rewrite(lake, "id-6", event_time=F.when(F.col("n") < 0, F.col("event_time")))
     rewrite(lake, "id-5", _meta=F.col("_meta").withField("index", F.lit(7)))
     result = run(lake, table=True)
     assert found(result) == Counter(

@@ -13,8 +13,9 @@ import pytest
 from log_partitioner.proof.accounting import ExitCode
 from log_partitioner_pipeline.audit.auditor import Auditor, Options
 from log_partitioner_pipeline.audit.result import Window
+from log_partitioner_pipeline.audit.sides import columns_of
+from log_partitioner_pipeline.columns import restore
 from log_partitioner_pipeline.jobs.materialize import Materialize
-from log_partitioner_pipeline.table_rows import restore
 from tests.integration.harness import Deployment
 from tests.integration.one_worker import run_through
 from tests.integration.readback import parse_rounding
@@ -70,10 +71,12 @@ def require_table(lake: Lake, deployment: Deployment, log: RealLog) -> None:
     """Find every entry in one row of the table, or in the dead letters."""
     Materialize(lake.spark, lake.settings).run(continuous=False)
     rows = 0
+    columns = columns_of(lake.spark, lake.settings)
     for batch in lake.spark.table(lake.table).toArrow().to_batches():
         for row in batch.to_pylist():
             meta = row["_meta"]
-            log.check_entry((meta["partition"], meta["offset"], meta["index"]), restore(row, parse_rounding))
+            place = (meta["partition"], meta["offset"], meta["index"])
+            log.check_entry(place, restore(row, columns, parse_rounding))
             rows += 1
     log.check_dead_letters(deployment)
     log.check_nothing_is_missing()

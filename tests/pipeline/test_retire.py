@@ -54,7 +54,7 @@ RETIRES = {"PIPELINE_COMPACT__RETENTION_S": "0.001"}
 EVERYTHING = Window(from_ms=None, until_ms=None, padding_s=600)
 OLD_VERDICTS = """
 CREATE TABLE lake.logs.verdicts USING iceberg PARTITIONED BY (truncate(7, date)) AS
-SELECT date_format(_meta.event_time, 'yyyy-MM-dd') AS date, hour(_meta.event_time) AS hour, 'clean' AS verdict,
+SELECT date_format(event_time, 'yyyy-MM-dd') AS date, hour(event_time) AS hour, 'clean' AS verdict,
     true AS is_whole, count(*) AS expected, count(*) AS found, CAST(map() AS map<string, bigint>) AS findings,
     '{topic}' AS references_topic, map(0, 1000L, 1, 1000L, 2, 1000L) AS references_offsets,
     timestamp '2020-01-01 00:00:00' AS audited_at, CAST(null AS timestamp) AS window_from,
@@ -199,7 +199,7 @@ def test_objects_go_when_the_table_has_passed(unaudited: World, spark: SparkSess
     deliver(deployment, entries(120, 60))
     assert Compact(lake.spark, lake.settings).run().retired == Retired()
     require_unread_without_table(deployment, lake.root, spark)
-    lake.spark.sql(f"DELETE FROM {lake.table} WHERE n__long = 7")
+    lake.spark.sql(f"DELETE FROM {lake.table} WHERE n = 7")
     victim = min(objects_of(deployment))
     rows, _ = read_rows(deployment.s3.read(deployment.bucket, victim), victim)
     deployment.s3.client.delete_object(Bucket=deployment.bucket, Key=victim)
@@ -245,8 +245,8 @@ def test_what_a_killed_run_has_recorded_is_compared_again(world: World) -> None:
     before = objects_of(deployment)
     stop_after_the_record(lake)
     assert {row.object for row in lake.spark.table("lake.logs.retired").collect()} == before
-    by_others(lake.spark, lake.table, f"UPDATE {lake.table} SET s.t__array_string = array('other') WHERE n__long = 7")
-    lake.spark.sql(f"DELETE FROM {lake.table} WHERE n__long = 9")
+    by_others(lake.spark, lake.table, f"UPDATE {lake.table} SET s.t = array('other') WHERE n = 7")
+    lake.spark.sql(f"DELETE FROM {lake.table} WHERE n = 9")
     kept = {object_of(deployment, 7), object_of(deployment, 9)}
     assert len(kept) < len(before)
     with pytest.raises(TableError, match=rf"{len(kept)} raw objects stay .* table logs.entries has other rows than it"):
@@ -288,7 +288,7 @@ def test_nothing_goes_where_others_change_the_table(world: World, monkeypatch: p
 
     def record_and_update(self: RetiredObjects, *arguments: Any, **named: Any) -> None:
         record(self, *arguments, **named)
-        by_others(lake.spark, lake.table, f"UPDATE {lake.table} SET n__long = n__long WHERE n__long = 7")
+        by_others(lake.spark, lake.table, f"UPDATE {lake.table} SET n = n WHERE n = 7")
 
     monkeypatch.setattr(RetiredObjects, "record", record_and_update)
     with pytest.raises(TableError, match=r"while raw objects were compared with it: snapshot \d+ \(overwrite\)"):
@@ -296,12 +296,12 @@ def test_nothing_goes_where_others_change_the_table(world: World, monkeypatch: p
     recorded = lake.spark.table("lake.logs.retired")
     assert (objects_of(deployment), recorded.where("deleted_at IS NULL").count()) == (before, len(before))
 
-    lake.spark.sql(f"ALTER TABLE {lake.table} DROP COLUMN n__long")
+    lake.spark.sql(f"ALTER TABLE {lake.table} DROP COLUMN n")
     assert lake.spark.table(lake.table).count() == len(expected)
     result = audited(lake, table=True, verdicts=False)
     assert (result.exit_code, result.could_not_tell) == (
         ExitCode.COULD_NOT_TELL,
-        ["1 columns of lake.logs.entries are gone since its newest commit: n__long"],
+        ["1 columns of lake.logs.entries are gone since its newest commit: n"],
     )
     with pytest.raises(TableError, match=f"{len(before)} raw objects stay"):
         Compact(lake.spark, lake.settings).run()

@@ -10,20 +10,20 @@ import pyarrow as pa
 import pytest
 from msgspec.structs import replace
 from pyspark.sql import SparkSession
-from pyspark.sql import types as T
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from log_partitioner.config.s3_settings import S3Settings
 from log_partitioner.formats.reference import Reference
+from log_partitioner_pipeline import columns
 from log_partitioner_pipeline.activity.stages import HOUR_KEY, HOURS
 from log_partitioner_pipeline.activity.tables import StateTable
 from log_partitioner_pipeline.branches import Branch, load_table
 from log_partitioner_pipeline.changes import change_by_others
-from log_partitioner_pipeline.columns import FIXED_FIELDS
+from log_partitioner_pipeline.columns import Column, Struct
 from log_partitioner_pipeline.config import JobSettings
 from log_partitioner_pipeline.errors import OvertakenError
 from log_partitioner_pipeline.objects import Objects
 from log_partitioner_pipeline.parquet import FileWriter
+from log_partitioner_pipeline.rows import arrow_schema
 from log_partitioner_pipeline.session import catalog_options
 from log_partitioner_pipeline.table import SUMMARY_CARRIED, Position, Table, format_offsets
 from log_partitioner_pipeline.upkeep import Upkeep
@@ -32,10 +32,9 @@ from tests.pipeline.others import by_others
 from tests.pipeline.packs import KEY, Entry, write_object
 
 TOPIC = "references"
-FIXED = T.StructType(FIXED_FIELDS)
 (REFERENCE,) = write_object([Entry(KEY, {"n": 1})]).references
 LATER_MS = 4_000_000_000_000
-STRUCT = T.StructField("s", T.StructType([T.StructField("m__long", T.LongType())]))
+STRUCT = Struct({"s": Column("s", Struct({"m": Column("m", "long")}))})
 
 
 @pytest.fixture
@@ -73,10 +72,12 @@ def table_of(session: SparkSession, settings: JobSettings) -> Callable[[], Table
 
 def files(table: Table, *names: str, time_s: int = 0) -> list[str]:
     """Write a row of each of these references, all in one hour; return the files."""
-    meta = {"user": "u", "event_time": time_s * 1_000_000}
-    rows = pa.Table.from_pylist([{"_meta": meta, "_reference": name} for name in names], to_arrow_schema(FIXED))
-    writer = FileWriter(Objects(S3Settings(bucket="none"), threads=1), rows.schema, table.target())
-    written = [*chain.from_iterable(map(writer.add, rows.to_batches())), *writer.write()]
+    target = table.target([])
+    of_time = {"event_time": time_s * 1_000_000, "hour": time_s // 3600 * 3_600_000_000}
+    rows = [{"user": "u", **of_time, "_reference": name} for name in names]
+    writer = FileWriter(Objects(S3Settings(bucket="none"), threads=1), target)
+    batches = pa.Table.from_pylist(rows, arrow_schema(target.fields)).to_batches()
+    written = [*chain.from_iterable(map(writer.add, batches)), *writer.write()]
     return [row["file"] for batch in written for row in batch.to_pylist()]
 
 
@@ -88,7 +89,7 @@ def reference(name: str, time_s: int) -> Reference:
 
 def names_in(session: SparkSession, table: Table) -> list[str]:
     """Read the names back."""
-    return sorted(row[0] for row in session.table(table.name).select(FIXED_FIELDS[1].name).collect())
+    return sorted(row[0] for row in session.table(table.name).select(columns.REFERENCE).collect())
 
 
 def test_a_late_driver_adds_nothing(session: SparkSession, table_of: Callable[[], Table]) -> None:
@@ -143,8 +144,8 @@ def test_others_may_change_the_table_at_the_same_moment(session: SparkSession, t
         update = build(*told, **known)
         match next(changes, None):
             case "append":
-                timed = "named_struct('user', 'u', 'event_time', timestamp_seconds(0)) AS _meta"
-                session.sql(f"SELECT {timed}, 'other' AS _reference").writeTo(table.name).append()
+                row = "('u', timestamp_seconds(0), 'other')"
+                session.sql(f"INSERT INTO {table.name} (user, event_time, _reference) VALUES {row}")
             case "rewrite":
                 Upkeep(session, table.name).rewrite([0], position=table.position())
         return update
@@ -194,7 +195,7 @@ def test_states_of_other_dates_are_not_read(session: SparkSession) -> None:
 def with_struct(table_of: Callable[[], Table]) -> Table:
     """Make the table, where it is not there, with a struct in it."""
     table = table_of()
-    table.widen(T.StructType([STRUCT]), weights={})
+    table.widen([STRUCT])
     return table
 
 
@@ -212,7 +213,7 @@ def test_its_own_jobs_change_nothing(session: SparkSession, table_of: Callable[[
     upkeep = Upkeep(session, table.name)
     table.append(files(table, "c"), base=since.offsets, offsets={0: 3}, entries=1)
     assert upkeep.rewrite([one.hour for one in upkeep.file_hours()], position=table.position()) == (3, 1)
-    table.widen(T.StructType([T.StructField("n__long", T.LongType()), STRUCT]), weights={})
+    table.widen([Struct({"n": Column("n", "long")}), STRUCT])
     Branch(session, table.name, "other").begin_at(since.snapshot_id or 0)
     upkeep.expire(before_ms=0)
     assert change_by_others(load_table(session, table.name), since) is None
@@ -232,7 +233,7 @@ def test_its_own_jobs_change_nothing(session: SparkSession, table_of: Callable[[
             r"snapshot \d+ \(replace\) is by none of its jobs",
         ),
         ("CALL lake.system.rollback_to_snapshot('{name}', {before})", r"it does not come from snapshot \d+ any more"),
-        ("ALTER TABLE {table} DROP COLUMN s.m__long", r"columns s\.m__long are gone"),
+        ("ALTER TABLE {table} DROP COLUMN s.m", r"columns s\.m are gone"),
         ("ALTER TABLE {table} RENAME COLUMN _rest TO rest", r"columns _rest are gone"),
         ("DROP TABLE {table}", r"it was made anew"),
     ],

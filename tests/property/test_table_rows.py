@@ -7,17 +7,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
-from pyspark.sql import types as T
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from log_partitioner.avro.schema import META
 from log_partitioner.proof.oracle.equal import canonical
 from log_partitioner.proof.oracle.json_text import parse_rounding
-from log_partitioner_pipeline.columns import FIXED_FIELDS, admit, project
+from log_partitioner_pipeline.columns import FIXED, admit, leaves, of_iceberg, restore, to_iceberg
 from log_partitioner_pipeline.objects import Content
 from log_partitioner_pipeline.pieces import pieces_of
 from log_partitioner_pipeline.rows import RowGatherer
-from log_partitioner_pipeline.table_rows import restore
 from tests import strategies
 from tests.unit.pipeline.test_rows import columns_of, file_of
 
@@ -29,17 +26,20 @@ Entry = dict[str, Any]
 
 @given(
     files=st.lists(st.lists(strategies.entries(), min_size=1, max_size=4), min_size=1, max_size=3),
-    columns_max=st.sampled_from([12, 14, 20, 1000]),
+    columns_max=st.sampled_from([0, 16, 20, 1000]),
     bytes_per_batch=st.sampled_from([1, 100, 1 << 20]),
+    one_by_one=st.booleans(),
 )
-def test_entries_come_back(files: list[list[Entry]], columns_max: int, bytes_per_batch: int) -> None:
-    """Each file alone decides what its values become; the table's room only decides where they stand."""
+def test_entries_come_back(files: list[list[Entry]], columns_max: int, bytes_per_batch: int, one_by_one: bool) -> None:  # noqa: FBT001
+    """Which columns there are depends on what came first and on the room; what comes back does not."""
     written = [file_of(entries) for entries in files]
-    wanted = columns_of(written)
-    fixed = T.StructType(FIXED_FIELDS)
-    table = admit(fixed, wanted, weights={}, columns_max=columns_max)
-    schema = to_arrow_schema(project(table, T.StructType([*FIXED_FIELDS, *wanted])))
-    gatherer = RowGatherer(schema, rows_per_batch=3, bytes_per_batch=bytes_per_batch)
+    table = FIXED
+    for some in [[one] for one in written] if one_by_one else [written]:
+        table = admit(table, columns_of(some), columns_max=columns_max)
+    fields = to_iceberg(table)
+    assert of_iceberg(fields) == table
+    assert max(columns_max, leaves(FIXED)) >= leaves(table)
+    gatherer = RowGatherer(fields, rows_per_batch=3, bytes_per_batch=bytes_per_batch)
     batches: list[pa.RecordBatch] = []
     for one in written:
         for piece in pieces_of(one.references):
@@ -50,5 +50,5 @@ def test_entries_come_back(files: list[list[Entry]], columns_max: int, bytes_per
     rows = [row for batch in batches for row in batch.to_pylist()]
     assert max(batch.num_rows for batch in batches) <= 3
     assert [row[META]["offset"] for row in rows] == [number for entries in files for number in range(len(entries))]
-    found = [canonical(restore(row, parse_rounding)) for row in rows]
+    found = [canonical(restore(row, table, parse_rounding)) for row in rows]
     assert found == [canonical(parse_rounding(msgspec.json.encode(one).decode())) for some in files for one in some]

@@ -20,10 +20,10 @@ from log_partitioner.proof.oracle.equal import canonical, digest
 from log_partitioner.proof.oracle.judge import Judge, record_digest, value_digest
 from log_partitioner.proof.oracle.published_schema import META
 from log_partitioner_pipeline.audit.object_reader import ObjectReader, root_text
+from log_partitioner_pipeline.columns import Struct, restore
 from log_partitioner_pipeline.errors import ObjectError
 from log_partitioner_pipeline.kafka import record_of
 from log_partitioner_pipeline.objects import Objects, Stored
-from log_partitioner_pipeline.table_rows import restore
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -142,15 +142,15 @@ def _named(message: Row, fetch: Callable[[str], Stored | None]) -> Iterator[Row]
         yield row | {"index": index, "record_digest": bytes_of_it}
 
 
-def read_table(batches: Batches, *, settings: Settings, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def read_table(batches: Batches, *, settings: Settings, columns: Struct, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Rows of the table, in `_meta` the columns of `frames.TABLE` -> their entries."""
     parse = Judge(settings).parse
-    yield from batched((_table_row(row, parse) for batch in batches for row in batch.to_pylist()), schema)
+    yield from batched((_table_row(row, columns, parse) for batch in batches for row in batch.to_pylist()), schema)
 
 
-def _table_row(row: Row, parse: Parse) -> Row:
+def _table_row(row: Row, columns: Struct, parse: Parse) -> Row:
     meta: Row = row[META]
-    return meta | {"digest": digest(canonical(restore(row, parse)))}
+    return meta | {"digest": digest(canonical(restore(row, columns, parse)))}
 
 
 def list_objects(batches: Batches, *, settings: Settings, schema: pa.Schema) -> Iterator[pa.RecordBatch]:

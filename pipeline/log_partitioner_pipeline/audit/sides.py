@@ -13,16 +13,17 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from log_partitioner.avro.schema import META
 from log_partitioner.formats.dead_letter import Reason
 from log_partitioner.formats.model import TopicPartition
 from log_partitioner.proof.audit.put_away import Claim, PutAway, find_put_away
 from log_partitioner_pipeline.audit import executors, frames
 from log_partitioner_pipeline.audit.windows import is_of
-from log_partitioner_pipeline.columns import REFERENCE
+from log_partitioner_pipeline.branches import load_table
+from log_partitioner_pipeline.columns import EVENT_TIME, META, REFERENCE, USER, Struct, of_iceberg
 from log_partitioner_pipeline.kafka import MESSAGE, read_messages
 from log_partitioner_pipeline.reference_rows import REFERENCE as REFERENCE_COLUMNS
 from log_partitioner_pipeline.session import CATALOG
+from log_partitioner_pipeline.table import fields_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -189,19 +190,26 @@ def rows_of_table(
 
 def entries_of(rows: DataFrame, settings: JobSettings) -> DataFrame:
     """Restore the entries of rows of the table: `frames.TABLE`."""
-    meta = [F.col(f"{META}.{field}").alias(field) for field in ("topic", "partition", "offset", "index", "user", "id")]
+    meta = [F.col(f"{META}.{field}").alias(field) for field in ("topic", "partition", "offset", "index", "id")]
     root = F.col(f"{META}.root")
     meta += [
+        F.col(USER),
         F.col(REFERENCE).alias("reference_id"),
-        F.unix_micros(f"{META}.event_time").alias("event_time_us"),
+        F.unix_micros(EVENT_TIME).alias("event_time_us"),
         F.unix_millis(f"{META}.timestamp").alias("timestamp_ms"),
         F.when(
             root.isNotNull() & root["topic"].isNotNull(),
             F.concat_ws("-", root["topic"], root["partition"], root["offset"], root["index"]),
         ).alias("root"),
     ]
-    read = partial(executors.read_table, settings=settings.worker, schema=to_arrow_schema(frames.TABLE))
+    table, schema = columns_of(rows.sparkSession, settings), to_arrow_schema(frames.TABLE)
+    read = partial(executors.read_table, settings=settings.worker, columns=table, schema=schema)
     return rows.withColumn(META, F.struct(*meta)).mapInArrow(read, frames.TABLE)
+
+
+def columns_of(spark: SparkSession, settings: JobSettings) -> Struct:
+    """Return the columns of the table as they are now, by which its rows are read."""
+    return of_iceberg(fields_of(spark, load_table(spark, f"{CATALOG}.{settings.pipeline.table.name}")))
 
 
 def list_objects(spark: SparkSession, settings: JobSettings) -> DataFrame:

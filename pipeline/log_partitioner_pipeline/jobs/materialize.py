@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from log_partitioner_pipeline.columns import FilePlan, plan_of, union_of
+from log_partitioner_pipeline.columns import Struct, wanted_by
 from log_partitioner_pipeline.errors import PipelineError
 from log_partitioner_pipeline.kafka import partition_ends
 from log_partitioner_pipeline.objects import Objects
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from log_partitioner_pipeline.config import JobSettings
 
 _NEWEST_HOURS = """
-SELECT date_trunc('hour', _meta.event_time) AS hour, count(*) AS entries, count(DISTINCT _meta.user) AS users
-FROM {table} GROUP BY 1 ORDER BY 1 DESC LIMIT 10
+SELECT hour, count(*) AS entries, count(DISTINCT user) AS users
+FROM {table} GROUP BY hour ORDER BY hour DESC LIMIT 10
 """
 
 
@@ -89,7 +89,7 @@ class Materialize:
         self._table.ensure()
         self._history = history_of(self._spark, self._table.name, self._worker.kafka)
         self._offsets = self._table.position().offsets
-        self._log.info("materialize_started", offsets=self._offsets, columns=len(self._table.schema()))
+        self._log.info("materialize_started", offsets=self._offsets, columns=len(self._table.fields()))
         with self._progress:
             self._catch_up()
             while continuous:
@@ -112,18 +112,16 @@ class Materialize:
             self._progress.reach(behind - count_behind(one.offsets, ends))
 
     def _commit(self, of_it: Slice) -> None:
-        """Outline: references -> those that are new -> plan by exact schema -> widen -> files -> one commit."""
+        """Outline: references -> those that are new -> columns of exact schemas -> files -> one commit."""
         begun = time.monotonic()
         references = self._history.take(of_it.references)
         claim(self._spark, self._table.name, self._history)
         held = self._table.holds(references)
         new = [reference for reference in references if reference.reference_id not in held]
-        plans = self._plans(new)
-        weights: Counter[str] = Counter()
-        for plan, entries in plans:
-            weights.update(dict.fromkeys(plan.columns.names, entries))
-        schema = self._table.widen(union_of(plan.columns for plan, _ in plans), weights=weights)
-        files = write_files(self._spark, new, schema, self._table.target(), s3=self._worker.s3, settings=self._settings)
+        wanted = self._wanted(new)
+        self._table.widen(wanted)
+        target = self._table.target(wanted)
+        files = write_files(self._spark, new, target, s3=self._worker.s3, settings=self._settings)
         entries = sum(reference.entries for reference in new)
         self._table.append(files, base=self._offsets, offsets=of_it.offsets, entries=entries)
         self._offsets = of_it.offsets
@@ -134,14 +132,14 @@ class Materialize:
             held_already=len(held),
             entries=entries,
             objects=len({reference.location.object for reference in new}),
-            schemas=len(plans),
+            schemas=len(wanted),
             files=len(files),
             offsets=of_it.offsets,
             seconds=round(time.monotonic() - begun, 3),
         )
 
-    def _plans(self, references: list[Reference]) -> list[tuple[FilePlan, int]]:
-        """Plan each exact schema once, and count its entries.
+    def _wanted(self, references: list[Reference]) -> list[Struct]:
+        """Return the columns that each exact schema wants, those of the most entries first.
 
         Raises:
             PipelineError: a schema is none of this product, or a projection none of it.
@@ -150,10 +148,10 @@ class Materialize:
         entries: Counter[tuple[str, str]] = Counter()
         for reference in references:
             entries[reference.schema.fingerprint, projection_text(reference)] += reference.entries
-        plans = []
-        for (fingerprint, projection), count in entries.items():
+        wanted = []
+        for (fingerprint, projection), _ in sorted(entries.items(), key=lambda one: (-one[1], one[0])):
             try:
-                plans.append((plan_of(texts[fingerprint], projection), count))
+                wanted.append(wanted_by(texts[fingerprint], projection))
             except (ValueError, KeyError, TypeError) as error:
                 raise PipelineError(f"schema {fingerprint}, projection {projection}: {error}") from error
-        return plans
+        return wanted

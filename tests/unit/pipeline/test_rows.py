@@ -7,14 +7,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from msgspec.structs import replace
-from pyspark.sql import types as T
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from log_partitioner.avro.container import Codec
 from log_partitioner.avro.schema import META
 from log_partitioner.formats.model import PartitionKey, RootLink
 from log_partitioner.formats.reference import Reference
-from log_partitioner_pipeline.columns import FIXED_FIELDS, REST, plan_of, union_of
+from log_partitioner_pipeline.columns import FIXED, REST, Struct, admit, to_iceberg, wanted_by
 from log_partitioner_pipeline.errors import ObjectError
 from log_partitioner_pipeline.objects import Content
 from log_partitioner_pipeline.pieces import pieces_of, projection_text
@@ -34,16 +32,15 @@ def file_of(values: Iterable[dict[str, Any]], *, timestamp_ms: int = TIME_US // 
     return write_object(entries, rows_per_block=len(entries))
 
 
-def columns_of(written: Iterable[Written]) -> T.StructType:
-    """Give the columns that all of them need."""
-    plans = (plan_of(one.schema.text, projection_text(each)) for one in written for each in one.references)
-    return union_of(plan.columns for plan in plans)
+def columns_of(written: Iterable[Written]) -> list[Struct]:
+    """Give the columns that they want, one struct a reference."""
+    return [wanted_by(one.schema.text, projection_text(each)) for one in written for each in one.references]
 
 
-def gathered(*written: Written, columns: int | None = None, references: list[Reference] | None = None) -> list[Any]:
-    """Gather objects for a table with so many of their columns."""
-    schema = to_arrow_schema(T.StructType([*FIXED_FIELDS, *list(columns_of(written))[:columns]]))
-    gatherer = RowGatherer(schema, rows_per_batch=8192, bytes_per_batch=BYTES_MAX)
+def gathered(*written: Written, columns_max: int = 1000, references: list[Reference] | None = None) -> list[Any]:
+    """Gather objects for a table with room for so many columns."""
+    table = admit(FIXED, columns_of(written), columns_max=columns_max)
+    gatherer = RowGatherer(to_iceberg(table), rows_per_batch=8192, bytes_per_batch=BYTES_MAX)
     batches: list[pa.RecordBatch] = []
     for one in written:
         for piece in pieces_of(references or one.references):
@@ -76,7 +73,7 @@ def test_small_files_with_large_rows() -> None:
 def test_rest_counts_by_its_text() -> None:
     """Without columns in the table, names stand in each row again: many times the bytes of the file."""
     entry = {f"field_with_a_rather_long_name_{number}": True for number in range(500)}
-    batches = gathered(file_of(entry for _ in range(1000)), columns=0)
+    batches = gathered(file_of(entry for _ in range(1000)), columns_max=0)
     assert offsets_in(batches) == list(range(1000))
     assert max(batch.nbytes for batch in batches) <= 3 * BYTES_MAX
     assert json.loads(batches[-1].to_pylist()[-1][REST]) == entry
@@ -111,12 +108,12 @@ def compatible() -> list[dict[str, Any]]:
 def test_the_table_is_the_same_for_every_layout(values: list[dict[str, Any]], codec: Codec) -> None:
     """Entries of many users in one pack or in a file each: the same columns, the same values in them.
 
-    What is `{}` in all entries of one user is text there, though others of the pack have fields in it.
+    What is `{}` in all entries of one user is an object without fields, though others of the pack have fields in it.
     """
     entries = users(values)
     pack = write_object(entries, codec=codec)
     files = [write_object([one], first_number=at, codec=codec) for at, one in enumerate(entries)]
-    assert columns_of([pack]) == columns_of(files)
+    assert admit(FIXED, columns_of([pack]), columns_max=99) == admit(FIXED, columns_of(files), columns_max=99)
 
     def rows(*written: Written) -> list[dict[str, Any]]:
         found = [row for batch in gathered(*written) for row in batch.to_pylist()]
@@ -125,13 +122,15 @@ def test_the_table_is_the_same_for_every_layout(values: list[dict[str, Any]], co
     assert rows(pack) == rows(*files)
 
 
-def test_an_empty_object_goes_to_its_own_column() -> None:
-    """Where another user of the pack has fields in it, the table has both columns."""
+def test_an_empty_object_goes_to_the_column_of_objects() -> None:
+    """Where another user of the pack has fields in it; else it stands in the rest."""
     pack = write_object(users([{"x": {}}, {"x": {"a": 1}}]))
     empty, full = (row for batch in gathered(pack) for row in batch.to_pylist())
-    assert (empty["x__json"], empty["x"]) == ("{}", None)
-    assert (full["x__json"], full["x"]) == (None, {"a__long": 1})
+    assert (empty["x"], empty[REST]) == ({"a": None}, None)
+    assert (full["x"], full[REST]) == ({"a": 1}, None)
     assert (empty["_reference"], full["_reference"]) == ("b-0", "b-1")
+    (alone,) = (row for batch in gathered(write_object(users([{"x": {}}]))) for row in batch.to_pylist())
+    assert ("x" in alone, alone[REST]) == (False, '{"x":{}}')
 
 
 def test_some_references_of_a_pack() -> None:
