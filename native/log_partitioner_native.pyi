@@ -6,6 +6,14 @@ from typing import Any
 
 VERSION: str
 
+class Columns:
+    rows: int
+    bytes: int
+    def __init__(self, columns: Any, places: tuple[int, ...], /) -> None: ...
+    def plan(self, record: Any, /) -> int: ...
+    def add(self, block: bytes, rows: int, plan: int, reference: str, /) -> None: ...
+    def take(self) -> list[Any]: ...
+
 class Poll:
     def __init__(
         self,

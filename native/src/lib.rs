@@ -3,6 +3,7 @@
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 
+mod columns;
 mod encode;
 mod envelope;
 mod json;
@@ -26,6 +27,7 @@ fn crc32(data: PyBackedBytes, before: u32) -> u32 {
 
 #[pymodule]
 fn log_partitioner_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<columns::Columns>()?;
     module.add_class::<lane::Lane>()?;
     module.add_class::<lane::Poll>()?;
     module.add_class::<lane::Taken>()?;

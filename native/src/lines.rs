@@ -223,7 +223,8 @@ impl Lines {
         let mut sources = blocks.sources.clone();
         sources.sort_unstable_by_key(|one| rules.ranks[one.0 as usize]);
         let mut line = Vec::with_capacity(128);
-        write_json(&blocks.user, &mut line);
+        line.push(b'[');
+        quote(&blocks.user, &mut line);
         let times = (blocks.earliest_us - group.event_time_us, blocks.latest_us - blocks.earliest_us);
         put(&mut line, format_args!(",{hour},{},{},{},{schema},", blocks.rows, times.0, times.1));
         put(&mut line, format_args!("{start},{},", blocks.length));
@@ -300,9 +301,10 @@ fn write_list<T>(line: &mut Vec<u8>, items: &[T], write: impl Fn(&mut Vec<u8>, &
 }
 
 /// Begin a line with its user, as JSON.
-fn write_json(user: &str, line: &mut Vec<u8>) {
-    line.extend_from_slice(b"[\"");
-    for &byte in user.as_bytes() {
+/// Writes a text as JSON does.
+pub fn quote(text: &str, line: &mut Vec<u8>) {
+    line.push(b'"');
+    for &byte in text.as_bytes() {
         match byte {
             b'"' => line.extend_from_slice(b"\\\""),
             b'\\' => line.extend_from_slice(b"\\\\"),

@@ -284,7 +284,7 @@ def plan_of(schema_text: str, projected: str, table: Struct) -> tuple[FieldPlan,
     Raises:
         ValueError: it is not a row schema of this product, or no projection of it.
     """
-    exact, fields = _exact(schema_text, projected)
+    exact, fields, _ = exact_of(schema_text, projected)
     return _plan(exact, fields, table, is_top=True)
 
 
@@ -294,13 +294,19 @@ def wanted_by(schema_text: str, projected: str) -> Struct:
     Raises:
         ValueError: as `plan_of`.
     """
-    found = kind_of(_exact(schema_text, projected)[0])
+    found = kind_of(exact_of(schema_text, projected)[0])
     return found if isinstance(found, Struct) else Struct()
 
 
-def _exact(schema_text: str, projected: str) -> tuple[RecordType, list[Any]]:
-    schema = projection.project(_parsed(schema_text), json.loads(projected))
-    return type_of(schema), schema["fields"][1:]
+def exact_of(schema_text: str, projected: str) -> tuple[RecordType, list[Any], list[Any]]:
+    """Return the exact type of a reference, its fields in Avro, and all that its object has.
+
+    Raises:
+        ValueError: as `plan_of`.
+    """
+    every = _parsed(schema_text)
+    schema = projection.project(every, json.loads(projected))
+    return type_of(schema), schema["fields"][1:], every["fields"][1:]
 
 
 @lru_cache(maxsize=16)
@@ -324,12 +330,12 @@ def _plan_field(original: str, child: Type, field: Any, struct: Struct, *, is_to
             fields = _plan(child, avro["fields"] if child.by_name else [], known.kind)
             rest = _partial(fields) if any(one.rest for one in fields) else None
             return FieldPlan(field["name"], original, name, _record(fields), rest)
-        if _takes(known.kind, child):
+        if takes(known.kind, child):
             return FieldPlan(field["name"], original, name, _converter(child, avro, known.kind), None)
     return FieldPlan(field["name"], original, None, None, _writer(child, avro))
 
 
-def _takes(kind: Kind, type_: Type) -> bool:
+def takes(kind: Kind, type_: Type) -> bool:
     """Return whether a column of this kind takes all values of the type."""
     if isinstance(type_, Scalar):
         return (
@@ -343,13 +349,13 @@ def _takes(kind: Kind, type_: Type) -> bool:
             or (
                 (column := kind.columns.get(column_name(original))) is not None
                 and column.original == original
-                and _takes(column.kind, child)
+                and takes(column.kind, child)
             )
             for original, child in type_.by_name.items()
         )
     if isinstance(type_, ArrayType):
-        return isinstance(kind, ListOf) and _takes(kind.item, type_.item)
-    return isinstance(kind, MapOf) and _takes(kind.value, type_.value)
+        return isinstance(kind, ListOf) and takes(kind.item, type_.item)
+    return isinstance(kind, MapOf) and takes(kind.value, type_.value)
 
 
 def _converter(type_: Type, avro: Any, kind: Kind) -> Callable[[Any], Any] | None:

@@ -28,9 +28,9 @@ from pyiceberg.io.pyarrow import (
 from pyiceberg.schema import Schema
 
 from log_partitioner_pipeline.columns import EVENT_TIME, USER
+from log_partitioner_pipeline.compiled import make_gatherer
 from log_partitioner_pipeline.objects import Objects
 from log_partitioner_pipeline.pieces import decode_share, encode_share, share_out
-from log_partitioner_pipeline.rows import RowGatherer
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -97,7 +97,7 @@ def _write_shares(
     writer = FileWriter(objects, target)
     for batch in numbers:
         for number in batch.column(0).to_pylist():
-            gatherer = RowGatherer(
+            gatherer = make_gatherer(
                 target.fields, rows_per_batch=settings.rows_per_batch, bytes_per_batch=settings.bytes_per_batch
             )
             for piece, content in objects.read_ahead(decode_share(encoded[number])):

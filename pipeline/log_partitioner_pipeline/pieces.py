@@ -14,6 +14,7 @@ import msgspec
 
 from log_partitioner.formats.model import PartitionKey
 from log_partitioner.formats.reference import Checksum
+from log_partitioner_pipeline.errors import ObjectError
 
 if TYPE_CHECKING:
     from log_partitioner.formats.reference import Reference
@@ -40,6 +41,15 @@ class ReferencePart(msgspec.Struct, frozen=True, array_like=True):
     entries: int
     ranges: tuple[Span, ...]
     projection: int
+
+    def require(self, found: int, where: str) -> None:
+        """Compare the rows that were found with those of which the reference speaks.
+
+        Raises:
+            ObjectError: they are others.
+        """
+        if found != self.entries:
+            raise ObjectError(f"{where} holds {found} entries, reference {self.reference_id} says {self.entries}")
 
 
 class ReadGroup(msgspec.Struct, frozen=True, array_like=True):

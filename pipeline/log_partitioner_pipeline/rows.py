@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 import fastavro
 import pyarrow as pa
@@ -88,8 +88,20 @@ class Container:
             ObjectError: they do not, are not here, or hold no blocks.
         """
         try:
-            return [block for start, length in self._behind_header(ranges) for block in self._read(start, length)]
+            return [Block(self._decode(*one), len(one[1])) for one in self.encoded_blocks(ranges)]
         except Exception as error:  # fastavro raises whatever the bytes lead it to
+            raise self._unreadable(error) from error
+
+    def encoded_blocks(self, ranges: Iterable[Span]) -> Iterator[tuple[int, bytes]]:
+        """Yield the number of rows and the encoded rows of the blocks of ranges that begin with the header.
+
+        Raises:
+            ObjectError: as `blocks`.
+        """
+        try:
+            for start, length in self._behind_header(ranges):
+                yield from self._read(start, length)
+        except Exception as error:  # whatever the bytes lead to
             raise self._unreadable(error) from error
 
     def rows(self, ranges: Iterable[Span]) -> list[Row]:
@@ -107,10 +119,7 @@ class Container:
             ObjectError: as `blocks`, or it has another number of rows than the reference says.
         """
         blocks = self.blocks(part.ranges)
-        found = sum(len(block.rows) for block in blocks)
-        if found != part.entries:
-            said = f"reference {part.reference_id} says {part.entries}"
-            raise ObjectError(f"{self._where} holds {found} entries, {said}")
+        part.require(sum(len(block.rows) for block in blocks), self._where)
         return blocks
 
     def _behind_header(self, ranges: Iterable[Span]) -> Iterator[Span]:
@@ -121,7 +130,7 @@ class Container:
             yield self._begin, length - self._begin
         yield from others
 
-    def _read(self, start: int, length: int) -> Iterator[Block]:
+    def _read(self, start: int, length: int) -> Iterator[tuple[int, bytes]]:
         content, at = self._content.of(start, length), 0
         while at < len(content):
             count, at = _decode_long(content, at)
@@ -129,8 +138,7 @@ class Container:
             end = at + size
             if content[end : end + SYNC_BYTES] != self._sync:
                 raise ValueError("a block does not end where it says")
-            data = self._decompress(content[at:end])
-            yield Block(self._decode(count, data), len(data))
+            yield count, self._decompress(content[at:end])
             at = end + SYNC_BYTES
 
     def _decode(self, count: int, data: bytes) -> list[Row]:
@@ -139,6 +147,8 @@ class Container:
         return cast("list[Row]", fastavro.schemaless_reader(array, self._schema, None))
 
     def _unreadable(self, error: Exception) -> ObjectError:
+        if isinstance(error, ObjectError):
+            return error
         return ObjectError(f"{self._where} is not an Avro file that can be read: {error!r}")
 
 
@@ -153,6 +163,20 @@ def open_piece(piece: ReadGroup, content: Content) -> Container:
         reference_id = piece.parts[0].reference_id
         raise ObjectError(f"{piece.where} was not written with the schema that reference {reference_id} names")
     return container
+
+
+class Gatherer(Protocol):
+    """Gathers rows of pieces to record batches."""
+
+    def add_piece(self, piece: ReadGroup, content: Content) -> Iterator[pa.RecordBatch]:
+        """Take the rows that the references of a piece point to; yields a batch whenever one is full."""
+
+    def take(self) -> pa.RecordBatch:
+        """Make a batch of the gathered rows."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to take."""
 
 
 class RowGatherer:
@@ -259,7 +283,7 @@ class RowGatherer:
 def _meta(meta: Row) -> Row:
     """Bring the record's timestamp from milliseconds to the table's microseconds; null if they hold none such."""
     timestamp_ms = meta["timestamp"]
-    return meta | {"timestamp": timestamp_ms * 1000 if timestamp_ms <= _TIMESTAMP_MS_MAX else None}
+    return meta | {"timestamp": timestamp_ms * 1000 if abs(timestamp_ms) <= _TIMESTAMP_MS_MAX else None}
 
 
 def arrow_schema(fields: Iterable[Mapping[str, Any]]) -> pa.Schema:

@@ -8,11 +8,14 @@ import pyarrow as pa
 import pytest
 from msgspec.structs import replace
 
+from log_partitioner import native
 from log_partitioner.avro.container import Codec
 from log_partitioner.avro.schema import META
 from log_partitioner.formats.model import PartitionKey, RootLink
 from log_partitioner.formats.reference import Reference
+from log_partitioner.proof.oracle.json_text import parse_rounding
 from log_partitioner_pipeline.columns import FIXED, REST, Struct, admit, to_iceberg, wanted_by
+from log_partitioner_pipeline.compiled import CompiledGatherer
 from log_partitioner_pipeline.errors import ObjectError
 from log_partitioner_pipeline.objects import Content
 from log_partitioner_pipeline.pieces import pieces_of, projection_text
@@ -20,6 +23,7 @@ from log_partitioner_pipeline.rows import RowGatherer, read_rows
 from tests.pipeline.packs import KEY, TIME_US, Entry, Written, write_object
 
 BYTES_MAX = 1 << 20
+KINDS: list[Any] = [RowGatherer, *([CompiledGatherer] if native.IS_INSTALLED else [])]
 VALUES: list[dict[str, Any]] = [
     *[{"x": {}}, {"x": {"a": 1}}, {"x": {"a": None}}, {"x": []}, {"x": [None]}, {"x": [{}]}, {"x": [{"b": "c"}]}],
     *[{"x": None}, {"n": 1, "s": "t"}, {"n": 2**60}, {"n": 1.5}, {"x": {"a": 1, "b": [{"c": []}]}}, {}],
@@ -38,15 +42,41 @@ def columns_of(written: Iterable[Written]) -> list[Struct]:
 
 
 def gathered(*written: Written, columns_max: int = 1000, references: list[Reference] | None = None) -> list[Any]:
-    """Gather objects for a table with room for so many columns."""
+    """Gather objects for a table with room for so many columns; the compiled reader gives the same, errors too."""
     table = admit(FIXED, columns_of(written), columns_max=columns_max)
-    gatherer = RowGatherer(to_iceberg(table), rows_per_batch=8192, bytes_per_batch=BYTES_MAX)
-    batches: list[pa.RecordBatch] = []
-    for one in written:
-        for piece in pieces_of(references or one.references):
-            content = Content(tuple((at, one.content[at : at + length]) for at, length in piece.spans))
-            batches += gatherer.add_piece(piece, content)
-    return batches if gatherer.is_empty else [*batches, gatherer.take()]
+    found: list[list[pa.RecordBatch] | ObjectError] = []
+    for kind in KINDS:
+        gatherer = kind(to_iceberg(table), rows_per_batch=8192, bytes_per_batch=BYTES_MAX)
+        batches: list[pa.RecordBatch] = []
+        try:
+            for one in written:
+                for piece in pieces_of(references or one.references):
+                    content = Content(tuple((at, one.content[at : at + length]) for at, length in piece.spans))
+                    batches += gatherer.add_piece(piece, content)
+            found.append(batches if gatherer.is_empty else [*batches, gatherer.take()])
+        except ObjectError as error:
+            found.append(error)
+    assert len({repr(told(one)) for one in found}) == 1
+    if isinstance(found[0], ObjectError):
+        raise found[0]
+    return found[0]
+
+
+def told(found: list[pa.RecordBatch] | ObjectError) -> Any:
+    """Give what was found in a form that compares: times as numbers, the rest as values."""
+    if isinstance(found, ObjectError):
+        return str(found)
+    rows = pa.Table.from_batches(found)
+    texts = [None if text is None else parse_rounding(text) for text in rows[REST].to_pylist()]
+    meta = rows[META].combine_chunks()
+    times = [
+        meta.field("timestamp").cast(pa.int64()),
+        rows["event_time"].cast(pa.int64()),
+        rows["hour"].cast(pa.int64()),
+    ]
+    places = [meta.field(name) for name in ("id", "topic", "partition", "offset", "index", "root")]
+    others = rows.drop_columns([REST, META, "event_time", "hour"])
+    return texts, [one.to_pylist() for one in (*times, *places, others)]
 
 
 def offsets_in(batches: list[pa.RecordBatch]) -> list[int]:

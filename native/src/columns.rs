@@ -1,0 +1,619 @@
+//! Rows of Avro -> columns of the table, as buffers of Arrow. `log_partitioner_pipeline.columns` is the rule and the oracle.
+//!
+//! A plan says of each field of a file, in its order, which column takes its values, and what of them stands in the rest,
+//! as JSON text. Nothing is known of Arrow here but the layout of its columns in memory.
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyList, PyTuple};
+
+use crate::lines::quote;
+
+type Bad = &'static str;
+type Told<'py> = Bound<'py, PyAny>;
+
+const HOUR_US: i64 = 3_600_000_000;
+
+/// Avro's binary form.
+struct Input<'a> {
+    data: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Input<'a> {
+    fn long(&mut self) -> Result<i64, Bad> {
+        let (mut rest, mut shift) = (0u64, 0u32);
+        loop {
+            let byte = *self.data.get(self.at).ok_or("data ends early")?;
+            self.at += 1;
+            rest |= u64::from(byte & 0x7f) << shift;
+            if byte < 0x80 {
+                return Ok((rest >> 1) as i64 ^ -((rest & 1) as i64));
+            }
+            shift += 7;
+            if shift > 63 {
+                return Err("a number has too many bytes");
+            }
+        }
+    }
+
+    fn bytes(&mut self, count: usize) -> Result<&'a [u8], Bad> {
+        let end = self.at.checked_add(count).ok_or("data ends early")?;
+        let found = self.data.get(self.at..end).ok_or("data ends early")?;
+        self.at = end;
+        Ok(found)
+    }
+
+    fn text(&mut self) -> Result<&'a str, Bad> {
+        let count = usize::try_from(self.long()?).map_err(|_| "a text has a negative length")?;
+        std::str::from_utf8(self.bytes(count)?).map_err(|_| "a text is not UTF-8")
+    }
+
+    fn double(&mut self) -> Result<f64, Bad> {
+        Ok(f64::from_le_bytes(self.bytes(8)?.try_into().expect("eight bytes")))
+    }
+
+    fn boolean(&mut self) -> Result<bool, Bad> {
+        Ok(self.bytes(1)?[0] == 1)
+    }
+
+    /// Whether a value follows, of a union of null and one type.
+    fn is_there(&mut self) -> Result<bool, Bad> {
+        match self.long()? {
+            0 => Ok(false),
+            1 => Ok(true),
+            _ => Err("a union has no such branch"),
+        }
+    }
+
+    /// Calls `each` for each item of an array or a map; items have at least a byte, so that there is an end to them.
+    fn items(&mut self, mut each: impl FnMut(&mut Self) -> Result<(), Bad>) -> Result<(), Bad> {
+        loop {
+            let count = self.long()?;
+            if count == 0 {
+                return Ok(());
+            }
+            if count < 0 {
+                self.long()?;
+            }
+            for _ in 0..count.unsigned_abs() {
+                each(self)?;
+            }
+        }
+    }
+}
+
+/// What stands in a file, to be passed over.
+enum Shape {
+    Text,
+    Long,
+    Double,
+    Boolean,
+    Record(Vec<Shape>),
+    List(Box<Shape>),
+    Map(Box<Shape>),
+}
+
+impl Shape {
+    fn of(told: &Told) -> PyResult<Self> {
+        let (kind, inner): (String, Told) = told.extract()?;
+        Ok(match kind.as_str() {
+            "string" => Self::Text,
+            "long" | "int" => Self::Long,
+            "double" => Self::Double,
+            "boolean" => Self::Boolean,
+            "record" => Self::Record(each(&inner, Self::of)?),
+            "array" => Self::List(Box::new(Self::of(&inner)?)),
+            "map" => Self::Map(Box::new(Self::of(&inner)?)),
+            _ => return Err(unknown(&kind)),
+        })
+    }
+
+    fn skip(&self, from: &mut Input) -> Result<(), Bad> {
+        match self {
+            Self::Text => from.text().map(drop),
+            Self::Long => from.long().map(drop),
+            Self::Double => from.double().map(drop),
+            Self::Boolean => from.boolean().map(drop),
+            Self::Record(fields) => fields.iter().try_for_each(|field| field.skip_any(from)),
+            Self::List(item) => from.items(|from| item.skip_any(from)),
+            Self::Map(value) => from.items(|from| {
+                from.text()?;
+                value.skip_any(from)
+            }),
+        }
+    }
+
+    fn skip_any(&self, from: &mut Input) -> Result<(), Bad> {
+        if from.is_there()? { self.skip(from) } else { Ok(()) }
+    }
+}
+
+/// How values of a file are written as JSON text.
+enum Json {
+    Text,
+    Raw,
+    Long,
+    Double,
+    Boolean,
+    Empty(Shape),
+    Never,
+    Record(Vec<(Shape, Option<(String, Json)>)>),
+    List(Box<Json>),
+    Map(Box<Json>),
+}
+
+impl Json {
+    fn of(told: &Told) -> PyResult<Self> {
+        let (kind, inner): (String, Told) = told.extract()?;
+        Ok(match kind.as_str() {
+            "string" => Self::Text,
+            "json" => Self::Raw,
+            "long" => Self::Long,
+            "double" => Self::Double,
+            "boolean" => Self::Boolean,
+            "empty" => Self::Empty(Shape::of(&inner)?),
+            "null" => Self::Never,
+            "record" => Self::Record(each(&inner, |field| {
+                let (shape, member): (Told, Option<(String, Told)>) = field.extract()?;
+                let member = member.map(|(name, json)| Ok::<_, PyErr>((name, Self::of(&json)?))).transpose()?;
+                Ok((Shape::of(&shape)?, member))
+            })?),
+            "array" => Self::List(Box::new(Self::of(&inner)?)),
+            "map" => Self::Map(Box::new(Self::of(&inner)?)),
+            _ => return Err(unknown(&kind)),
+        })
+    }
+
+    fn write(&self, from: &mut Input, out: &mut Vec<u8>) -> Result<(), Bad> {
+        match self {
+            Self::Text => quote(from.text()?, out),
+            Self::Raw => out.extend_from_slice(from.text()?.as_bytes()),
+            Self::Long => out.extend_from_slice(from.long()?.to_string().as_bytes()),
+            Self::Double => out.extend_from_slice(format!("{:?}", from.double()?).as_bytes()),
+            Self::Boolean => out.extend_from_slice(if from.boolean()? { b"true" } else { b"false" }),
+            Self::Empty(shape) => {
+                shape.skip(from)?;
+                out.extend_from_slice(b"{}");
+            }
+            Self::Never => return Err("a value stands where the reference says null"),
+            Self::Record(fields) => {
+                out.push(b'{');
+                for (shape, member) in fields {
+                    if from.is_there()? {
+                        match member {
+                            None => shape.skip(from)?,
+                            Some((name, json)) => {
+                                begin(name, out);
+                                json.write(from, out)?;
+                            }
+                        }
+                    }
+                }
+                out.push(b'}');
+            }
+            Self::List(item) => {
+                out.push(b'[');
+                from.items(|from| {
+                    comma(out);
+                    item.write_any(from, out)
+                })?;
+                out.push(b']');
+            }
+            Self::Map(value) => {
+                out.push(b'{');
+                from.items(|from| {
+                    begin(from.text()?, out);
+                    value.write_any(from, out)
+                })?;
+                out.push(b'}');
+            }
+        }
+        Ok(())
+    }
+
+    fn write_any(&self, from: &mut Input, out: &mut Vec<u8>) -> Result<(), Bad> {
+        if from.is_there()? {
+            return self.write(from, out);
+        }
+        out.extend_from_slice(b"null");
+        Ok(())
+    }
+}
+
+fn comma(out: &mut Vec<u8>) {
+    if !matches!(out.last(), None | Some(b'{' | b'[')) {
+        out.push(b',');
+    }
+}
+
+fn begin(name: &str, out: &mut Vec<u8>) {
+    comma(out);
+    quote(name, out);
+    out.push(b':');
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    Text,
+    Long,
+    Int,
+    Double,
+    Boolean,
+    Struct,
+    List,
+    Map,
+}
+
+/// A column as it grows: the buffers of Arrow.
+struct Column {
+    kind: Kind,
+    rows: usize,
+    nulls: usize,
+    valid: Vec<u8>,
+    offsets: Vec<i32>,
+    data: Vec<u8>,
+    kids: Vec<Column>,
+}
+
+impl Column {
+    fn of(told: &Told) -> PyResult<Self> {
+        let (name, inner): (String, Told) = told.extract()?;
+        let kind = match name.as_str() {
+            "string" => Kind::Text,
+            "long" | "timestamptz" => Kind::Long,
+            "int" => Kind::Int,
+            "double" => Kind::Double,
+            "boolean" => Kind::Boolean,
+            "struct" => Kind::Struct,
+            "list" => Kind::List,
+            "map" => Kind::Map,
+            _ => return Err(unknown(&name)),
+        };
+        let kids = each(&inner, Self::of)?;
+        let mut column = Self { kind, rows: 0, nulls: 0, valid: vec![], offsets: vec![], data: vec![], kids };
+        column.clear();
+        Ok(column)
+    }
+
+    fn clear(&mut self) {
+        (self.rows, self.nulls) = (0, 0);
+        self.valid.clear();
+        self.data.clear();
+        self.offsets.clear();
+        if matches!(self.kind, Kind::Text | Kind::List | Kind::Map) {
+            self.offsets.push(0);
+        }
+        self.kids.iter_mut().for_each(Self::clear);
+    }
+
+    fn bytes(&self) -> usize {
+        self.data.len() + 4 * self.offsets.len() + self.kids.iter().map(Self::bytes).sum::<usize>()
+    }
+
+    fn mark(&mut self, is_there: bool) {
+        if self.rows & 7 == 0 {
+            self.valid.push(0);
+            if self.kind == Kind::Boolean {
+                self.data.push(0);
+            }
+        }
+        if is_there {
+            *self.valid.last_mut().expect("one byte at least") |= 1 << (self.rows & 7);
+        } else {
+            self.nulls += 1;
+        }
+        self.rows += 1;
+    }
+
+    fn end_at(&mut self, end: usize) -> Result<(), Bad> {
+        self.offsets.push(i32::try_from(end).map_err(|_| "a column of a batch has more than 2 GiB")?);
+        Ok(())
+    }
+
+    fn null(&mut self) -> Result<(), Bad> {
+        self.mark(false);
+        match self.kind {
+            Kind::Text => self.end_at(self.data.len()),
+            Kind::Long | Kind::Double => {
+                self.data.extend_from_slice(&[0; 8]);
+                Ok(())
+            }
+            Kind::Int => {
+                self.data.extend_from_slice(&[0; 4]);
+                Ok(())
+            }
+            Kind::Boolean => Ok(()),
+            Kind::Struct => self.kids.iter_mut().try_for_each(Self::null),
+            Kind::List | Kind::Map => self.end_at(self.kids[0].rows),
+        }
+    }
+
+    fn text(&mut self, text: &[u8]) -> Result<(), Bad> {
+        self.mark(true);
+        self.data.extend_from_slice(text);
+        self.end_at(self.data.len())
+    }
+
+    fn long(&mut self, value: i64) {
+        self.mark(true);
+        self.data.extend_from_slice(&value.to_le_bytes());
+    }
+
+    fn int(&mut self, value: i64) -> Result<(), Bad> {
+        let value = i32::try_from(value).map_err(|_| "an int has more than 32 bits")?;
+        self.mark(true);
+        self.data.extend_from_slice(&value.to_le_bytes());
+        Ok(())
+    }
+
+    fn double(&mut self, value: f64) {
+        self.mark(true);
+        self.data.extend_from_slice(&value.to_le_bytes());
+    }
+
+    fn boolean(&mut self, value: bool) {
+        let at = self.rows & 7;
+        self.mark(true);
+        if value {
+            *self.data.last_mut().expect("one byte at least") |= 1 << at;
+        }
+    }
+
+    /// (rows, nulls, validity, offsets, data, columns within)
+    fn buffers<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        let offsets: Vec<u8> = self.offsets.iter().flat_map(|one| one.to_le_bytes()).collect();
+        let kids = PyList::new(py, self.kids.iter().map(|kid| kid.buffers(py)).collect::<PyResult<Vec<_>>>()?)?;
+        let (valid, data) = (PyBytes::new(py, &self.valid), PyBytes::new(py, &self.data));
+        (self.rows, self.nulls, valid, PyBytes::new(py, &offsets), data, kids).into_pyobject(py)
+    }
+}
+
+/// How values of a file become those of a column.
+enum Plan {
+    Text,
+    Long,
+    Double,
+    Widened,
+    Boolean,
+    Empty(Shape),
+    Never,
+    Record(Record),
+    List(Box<Plan>),
+    Map(Box<Plan>),
+}
+
+/// A record whose fields go to columns of a struct, or to the rest; `absent` are the columns that it lacks.
+struct Record {
+    fields: Vec<Field>,
+    absent: Vec<usize>,
+}
+
+struct Field {
+    shape: Shape,
+    column: Option<(usize, Plan)>,
+    rest: Option<(String, Option<Json>)>,
+}
+
+impl Plan {
+    fn of(told: &Told) -> PyResult<Self> {
+        let (kind, inner): (String, Told) = told.extract()?;
+        Ok(match kind.as_str() {
+            "string" => Self::Text,
+            "long" => Self::Long,
+            "double" => Self::Double,
+            "widened" => Self::Widened,
+            "boolean" => Self::Boolean,
+            "empty" => Self::Empty(Shape::of(&inner)?),
+            "null" => Self::Never,
+            "record" => Self::Record(Record::of(&inner)?),
+            "array" => Self::List(Box::new(Self::of(&inner)?)),
+            "map" => Self::Map(Box::new(Self::of(&inner)?)),
+            _ => return Err(unknown(&kind)),
+        })
+    }
+
+    fn take(&self, from: &mut Input, column: &mut Column, rest: &mut Vec<u8>) -> Result<(), Bad> {
+        match self {
+            Self::Text => column.text(from.text()?.as_bytes())?,
+            Self::Long => column.long(from.long()?),
+            Self::Double => column.double(from.double()?),
+            Self::Widened => column.double(from.long()? as f64),
+            Self::Boolean => column.boolean(from.boolean()?),
+            Self::Empty(shape) => {
+                shape.skip(from)?;
+                column.mark(true);
+                column.kids.iter_mut().try_for_each(Column::null)?;
+            }
+            Self::Never => return Err("a value stands where the reference says null"),
+            Self::Record(record) => {
+                column.mark(true);
+                record.take(from, &mut column.kids, rest)?;
+            }
+            Self::List(item) => {
+                from.items(|from| item.take_any(from, &mut column.kids[0], rest))?;
+                column.mark(true);
+                column.end_at(column.kids[0].rows)?;
+            }
+            Self::Map(value) => {
+                let entries = &mut column.kids[0];
+                from.items(|from| {
+                    entries.mark(true);
+                    entries.kids[0].text(from.text()?.as_bytes())?;
+                    value.take_any(from, &mut entries.kids[1], rest)
+                })?;
+                column.mark(true);
+                column.end_at(column.kids[0].rows)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn take_any(&self, from: &mut Input, column: &mut Column, rest: &mut Vec<u8>) -> Result<(), Bad> {
+        if from.is_there()? { self.take(from, column, rest) } else { column.null() }
+    }
+}
+
+impl Record {
+    fn of(told: &Told) -> PyResult<Self> {
+        let (fields, absent): (Told, Vec<usize>) = told.extract()?;
+        let fields = each(&fields, |field| {
+            let (shape, column, rest): (Told, Option<(usize, Told)>, Option<(String, Option<Told>)>) = field.extract()?;
+            Ok(Field {
+                shape: Shape::of(&shape)?,
+                column: column.map(|(kid, plan)| Ok::<_, PyErr>((kid, Plan::of(&plan)?))).transpose()?,
+                rest: rest
+                    .map(|(name, json)| Ok::<_, PyErr>((name, json.as_ref().map(Json::of).transpose()?)))
+                    .transpose()?,
+            })
+        })?;
+        Ok(Self { fields, absent })
+    }
+
+    fn take(&self, from: &mut Input, kids: &mut [Column], rest: &mut Vec<u8>) -> Result<(), Bad> {
+        for Field { shape, column, rest: member } in &self.fields {
+            let is_there = from.is_there()?;
+            match (column, member) {
+                (Some((kid, _)), _) if !is_there => kids[*kid].null()?,
+                (None, _) if !is_there => {}
+                (Some((kid, plan)), None) => plan.take(from, &mut kids[*kid], rest)?,
+                (Some((kid, plan)), Some((name, _))) => {
+                    let before = rest.len();
+                    begin(name, rest);
+                    rest.push(b'{');
+                    let empty = rest.len();
+                    plan.take(from, &mut kids[*kid], rest)?;
+                    if rest.len() == empty { rest.truncate(before) } else { rest.push(b'}') }
+                }
+                (None, Some((name, Some(json)))) => {
+                    begin(name, rest);
+                    json.write(from, rest)?;
+                }
+                (None, _) => shape.skip(from)?,
+            }
+        }
+        self.absent.iter().try_for_each(|kid| kids[*kid].null())
+    }
+}
+
+/// The places of the table's own columns.
+struct Places {
+    user: usize,
+    event_time: usize,
+    hour: usize,
+    reference: usize,
+    meta: usize,
+    rest: usize,
+}
+
+/// Gathers rows of many references, column by column.
+#[pyclass]
+pub struct Columns {
+    columns: Vec<Column>,
+    places: Places,
+    plans: Vec<Record>,
+    rest: Vec<u8>,
+}
+
+#[pymethods]
+impl Columns {
+    /// `columns` are (kind, columns within) each; `places` has the numbers of the table's own ones: user, event time, hour,
+    /// reference, meta, rest.
+    #[new]
+    fn new(columns: Told, places: (usize, usize, usize, usize, usize, usize)) -> PyResult<Self> {
+        let (user, event_time, hour, reference, meta, rest) = places;
+        let places = Places { user, event_time, hour, reference, meta, rest };
+        Ok(Self { columns: each(&columns, Column::of)?, places, plans: vec![], rest: vec![] })
+    }
+
+    /// Learns how rows of one exact schema become rows of the table: (fields, columns that they lack); returns its number.
+    fn plan(&mut self, record: Told) -> PyResult<usize> {
+        self.plans.push(Record::of(&record)?);
+        Ok(self.plans.len() - 1)
+    }
+
+    /// Takes the rows of a block; a ValueError says what is wrong with it, and then nothing more can be taken.
+    fn add(&mut self, block: &[u8], rows: usize, plan: usize, reference: &str) -> PyResult<()> {
+        let mut from = Input { data: block, at: 0 };
+        (0..rows)
+            .try_for_each(|_| self.row(&mut from, plan, reference))
+            .and_then(|()| if from.at == block.len() { Ok(()) } else { Err("a block has more bytes than rows") })
+            .map_err(PyValueError::new_err)
+    }
+
+    #[getter]
+    fn rows(&self) -> usize {
+        self.columns[self.places.user].rows
+    }
+
+    #[getter]
+    fn bytes(&self) -> usize {
+        self.columns.iter().map(Column::bytes).sum()
+    }
+
+    /// Returns the buffers of each column, and begins anew.
+    fn take<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let found = PyList::new(py, self.columns.iter().map(|one| one.buffers(py)).collect::<PyResult<Vec<_>>>()?)?;
+        self.columns.iter_mut().for_each(Column::clear);
+        Ok(found)
+    }
+}
+
+impl Columns {
+    fn row(&mut self, from: &mut Input, plan: usize, reference: &str) -> Result<(), Bad> {
+        self.meta(from)?;
+        self.columns[self.places.reference].text(reference.as_bytes())?;
+        self.rest.clear();
+        self.rest.push(b'{');
+        self.plans.get(plan).ok_or("no such plan")?.take(from, &mut self.columns, &mut self.rest)?;
+        let rest = &mut self.columns[self.places.rest];
+        if self.rest.len() == 1 {
+            return rest.null();
+        }
+        self.rest.push(b'}');
+        rest.text(&self.rest)
+    }
+
+    /// The record meta, whose form is that of every row (docs/FORMATS.md).
+    fn meta(&mut self, from: &mut Input) -> Result<(), Bad> {
+        self.columns[self.places.user].text(from.text()?.as_bytes())?;
+        let time_us = from.long()?;
+        self.columns[self.places.event_time].long(time_us);
+        let hour_us = time_us.checked_sub(time_us.rem_euclid(HOUR_US)).ok_or("an event time is of no year")?;
+        self.columns[self.places.hour].long(hour_us);
+        let meta = &mut self.columns[self.places.meta];
+        meta.mark(true);
+        let [id, topic, partition, offset, index, timestamp, root] = &mut meta.kids[..] else {
+            return Err("the table's own columns are others");
+        };
+        if from.is_there()? { id.text(from.text()?.as_bytes())? } else { id.null()? }
+        topic.text(from.text()?.as_bytes())?;
+        partition.int(from.long()?)?;
+        offset.long(from.long()?);
+        index.int(from.long()?)?;
+        let timestamp_ms = from.long()?;
+        match timestamp_ms.checked_mul(1000) {
+            Some(timestamp_us) => timestamp.long(timestamp_us),
+            None => timestamp.null()?,
+        }
+        if !from.is_there()? {
+            return root.null();
+        }
+        root.mark(true);
+        let [topic, partition, offset, index] = &mut root.kids[..] else {
+            return Err("the table's own columns are others");
+        };
+        topic.text(from.text()?.as_bytes())?;
+        partition.int(from.long()?)?;
+        offset.long(from.long()?);
+        if from.is_there()? { index.int(from.long()?) } else { index.null() }
+    }
+}
+
+fn each<'py, T>(told: &Told<'py>, of: impl Fn(&Told<'py>) -> PyResult<T>) -> PyResult<Vec<T>> {
+    told.try_iter()?.map(|one| of(&one?)).collect()
+}
+
+fn unknown(kind: &str) -> PyErr {
+    PyValueError::new_err(format!("there is no kind {kind}"))
+}
