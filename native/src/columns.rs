@@ -3,6 +3,8 @@
 //! A plan says of each field of a file, in its order, which column takes its values, and what of them stands in the rest,
 //! as JSON text. Nothing is known of Arrow here but the layout of its columns in memory.
 
+use std::sync::Arc;
+
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
@@ -83,15 +85,16 @@ impl<'a> Input<'a> {
     }
 }
 
-/// What stands in a file, to be passed over.
+/// What stands in a file.
+#[derive(Clone)]
 enum Shape {
     Text,
     Long,
     Double,
     Boolean,
-    Record(Vec<Shape>),
-    List(Box<Shape>),
-    Map(Box<Shape>),
+    Record(Arc<Vec<Shape>>),
+    List(Arc<Shape>),
+    Map(Arc<Shape>),
 }
 
 impl Shape {
@@ -102,11 +105,25 @@ impl Shape {
             "long" | "int" => Self::Long,
             "double" => Self::Double,
             "boolean" => Self::Boolean,
-            "record" => Self::Record(each(&inner, Self::of)?),
-            "array" => Self::List(Box::new(Self::of(&inner)?)),
-            "map" => Self::Map(Box::new(Self::of(&inner)?)),
+            "record" => Self::Record(Arc::new(each(&inner, Self::of)?)),
+            "array" => Self::List(Arc::new(Self::of(&inner)?)),
+            "map" => Self::Map(Arc::new(Self::of(&inner)?)),
             _ => return Err(unknown(&kind)),
         })
+    }
+
+    fn fields(&self) -> PyResult<&Arc<Vec<Shape>>> {
+        match self {
+            Self::Record(fields) => Ok(fields),
+            _ => Err(PyValueError::new_err("a record stands there")),
+        }
+    }
+
+    fn inner(&self) -> PyResult<&Shape> {
+        match self {
+            Self::List(inner) | Self::Map(inner) => Ok(inner),
+            _ => Err(PyValueError::new_err("an array or a map stands there")),
+        }
     }
 
     fn skip(&self, from: &mut Input) -> Result<(), Bad> {
@@ -138,13 +155,13 @@ enum Json {
     Boolean,
     Empty(Shape),
     Never,
-    Record(Vec<(Shape, Option<(String, Json)>)>),
+    Record(Arc<Vec<Shape>>, Vec<Option<(String, Json)>>),
     List(Box<Json>),
     Map(Box<Json>),
 }
 
 impl Json {
-    fn of(told: &Told) -> PyResult<Self> {
+    fn of(told: &Told, shape: &Shape) -> PyResult<Self> {
         let (kind, inner): (String, Told) = told.extract()?;
         Ok(match kind.as_str() {
             "string" => Self::Text,
@@ -152,15 +169,19 @@ impl Json {
             "long" => Self::Long,
             "double" => Self::Double,
             "boolean" => Self::Boolean,
-            "empty" => Self::Empty(Shape::of(&inner)?),
+            "empty" => Self::Empty(shape.clone()),
             "null" => Self::Never,
-            "record" => Self::Record(each(&inner, |field| {
-                let (shape, member): (Told, Option<(String, Told)>) = field.extract()?;
-                let member = member.map(|(name, json)| Ok::<_, PyErr>((name, Self::of(&json)?))).transpose()?;
-                Ok((Shape::of(&shape)?, member))
-            })?),
-            "array" => Self::List(Box::new(Self::of(&inner)?)),
-            "map" => Self::Map(Box::new(Self::of(&inner)?)),
+            "record" => {
+                let shapes = shape.fields()?;
+                let mut members: Vec<Option<(String, Json)>> = shapes.iter().map(|_| None).collect();
+                for member in inner.try_iter()? {
+                    let (at, name, json): (usize, String, Told) = member?.extract()?;
+                    members[at] = Some((name, Self::of(&json, &shapes[at])?));
+                }
+                Self::Record(shapes.clone(), members)
+            }
+            "array" => Self::List(Box::new(Self::of(&inner, shape.inner()?)?)),
+            "map" => Self::Map(Box::new(Self::of(&inner, shape.inner()?)?)),
             _ => return Err(unknown(&kind)),
         })
     }
@@ -177,9 +198,9 @@ impl Json {
                 out.extend_from_slice(b"{}");
             }
             Self::Never => return Err("a value stands where the reference says null"),
-            Self::Record(fields) => {
+            Self::Record(shapes, members) => {
                 out.push(b'{');
-                for (shape, member) in fields {
+                for (shape, member) in shapes.iter().zip(members) {
                     if from.is_there()? {
                         match member {
                             None => shape.skip(from)?,
@@ -383,20 +404,21 @@ enum Plan {
     Map(Box<Plan>),
 }
 
-/// A record whose fields go to columns of a struct, or to the rest; `absent` are the columns that it lacks.
+/// A record whose fields go to columns of a struct, or to the rest, or nowhere; `absent` are the columns that it lacks.
 struct Record {
+    shapes: Arc<Vec<Shape>>,
     fields: Vec<Field>,
     absent: Vec<usize>,
 }
 
+#[derive(Default)]
 struct Field {
-    shape: Shape,
     column: Option<(usize, Plan)>,
     rest: Option<(String, Option<Json>)>,
 }
 
 impl Plan {
-    fn of(told: &Told) -> PyResult<Self> {
+    fn of(told: &Told, shape: &Shape) -> PyResult<Self> {
         let (kind, inner): (String, Told) = told.extract()?;
         Ok(match kind.as_str() {
             "string" => Self::Text,
@@ -404,11 +426,11 @@ impl Plan {
             "double" => Self::Double,
             "widened" => Self::Widened,
             "boolean" => Self::Boolean,
-            "empty" => Self::Empty(Shape::of(&inner)?),
+            "empty" => Self::Empty(shape.clone()),
             "null" => Self::Never,
-            "record" => Self::Record(Record::of(&inner)?),
-            "array" => Self::List(Box::new(Self::of(&inner)?)),
-            "map" => Self::Map(Box::new(Self::of(&inner)?)),
+            "record" => Self::Record(Record::of(&inner, shape.fields()?)?),
+            "array" => Self::List(Box::new(Self::of(&inner, shape.inner()?)?)),
+            "map" => Self::Map(Box::new(Self::of(&inner, shape.inner()?)?)),
             _ => return Err(unknown(&kind)),
         })
     }
@@ -455,23 +477,25 @@ impl Plan {
 }
 
 impl Record {
-    fn of(told: &Told) -> PyResult<Self> {
-        let (fields, absent): (Told, Vec<usize>) = told.extract()?;
-        let fields = each(&fields, |field| {
-            let (shape, column, rest): (Told, Option<(usize, Told)>, Option<(String, Option<Told>)>) = field.extract()?;
-            Ok(Field {
-                shape: Shape::of(&shape)?,
-                column: column.map(|(kid, plan)| Ok::<_, PyErr>((kid, Plan::of(&plan)?))).transpose()?,
-                rest: rest
-                    .map(|(name, json)| Ok::<_, PyErr>((name, json.as_ref().map(Json::of).transpose()?)))
-                    .transpose()?,
-            })
-        })?;
-        Ok(Self { fields, absent })
+    fn of(told: &Told, shapes: &Arc<Vec<Shape>>) -> PyResult<Self> {
+        type Member<'py> = (usize, Option<(usize, Told<'py>)>, Option<(String, Option<Told<'py>>)>);
+        let (members, absent): (Told, Vec<usize>) = told.extract()?;
+        let mut fields: Vec<Field> = shapes.iter().map(|_| Field::default()).collect();
+        for member in members.try_iter()? {
+            let (at, column, rest): Member = member?.extract()?;
+            if let Some((kid, plan)) = column {
+                fields[at].column = Some((kid, Plan::of(&plan, &shapes[at])?));
+            }
+            if let Some((name, json)) = rest {
+                let json = json.map(|json| Json::of(&json, &shapes[at])).transpose()?;
+                fields[at].rest = Some((name, json));
+            }
+        }
+        Ok(Self { shapes: shapes.clone(), fields, absent })
     }
 
     fn take(&self, from: &mut Input, kids: &mut [Column], rest: &mut Vec<u8>) -> Result<(), Bad> {
-        for Field { shape, column, rest: member } in &self.fields {
+        for (shape, Field { column, rest: member }) in self.shapes.iter().zip(&self.fields) {
             let is_there = from.is_there()?;
             match (column, member) {
                 (Some((kid, _)), _) if !is_there => kids[*kid].null()?,
@@ -511,6 +535,7 @@ struct Places {
 pub struct Columns {
     columns: Vec<Column>,
     places: Places,
+    schemas: Vec<Arc<Vec<Shape>>>,
     plans: Vec<Record>,
     rest: Vec<u8>,
 }
@@ -523,12 +548,21 @@ impl Columns {
     fn new(columns: Told, places: (usize, usize, usize, usize, usize, usize)) -> PyResult<Self> {
         let (user, event_time, hour, reference, meta, rest) = places;
         let places = Places { user, event_time, hour, reference, meta, rest };
-        Ok(Self { columns: each(&columns, Column::of)?, places, plans: vec![], rest: vec![] })
+        Ok(Self { columns: each(&columns, Column::of)?, places, schemas: vec![], plans: vec![], rest: vec![] })
     }
 
-    /// Learns how rows of one exact schema become rows of the table: (fields, columns that they lack); returns its number.
-    fn plan(&mut self, record: Told) -> PyResult<usize> {
-        self.plans.push(Record::of(&record)?);
+    /// Learns an object's schema: the shapes of its fields but meta; returns its number.
+    fn schema(&mut self, fields: Told) -> PyResult<usize> {
+        self.schemas.push(Arc::new(each(&fields, Shape::of)?));
+        Ok(self.schemas.len() - 1)
+    }
+
+    /// Learns how rows of such a schema become rows of the table; returns its number.
+    ///
+    /// A record is (fields, columns that it lacks), a field (its place, (column, plan) or None, (name, how it is written or
+    /// None where its parts are) or None); fields that are not among them are passed over.
+    fn plan(&mut self, record: Told, schema: usize) -> PyResult<usize> {
+        self.plans.push(Record::of(&record, &self.schemas[schema])?);
         Ok(self.plans.len() - 1)
     }
 

@@ -298,6 +298,7 @@ def wanted_by(schema_text: str, projected: str) -> Struct:
     return found if isinstance(found, Struct) else Struct()
 
 
+@lru_cache(maxsize=1024)
 def exact_of(schema_text: str, projected: str) -> tuple[RecordType, list[Any], list[Any]]:
     """Return the exact type of a reference, its fields in Avro, and all that its object has.
 

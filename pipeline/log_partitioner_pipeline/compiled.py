@@ -60,6 +60,7 @@ class CompiledGatherer:
         places = tuple(map(self._schema.get_field_index, _OWN))
         columns = [_column(one.kind) for one in self._table.columns.values()]
         self._columns = native.module.Columns(columns, places)
+        self._schemas: dict[str, int] = {}
         self._plans: dict[tuple[str, str], int] = {}
         self._rows_per_batch = rows_per_batch
         self._bytes_per_batch = bytes_per_batch
@@ -98,8 +99,11 @@ class CompiledGatherer:
         plan = self._plans.get((schema_text, projection))
         if plan is None:
             exact, fields, every = exact_of(schema_text, projection)
+            schema = self._schemas.get(schema_text)
+            if schema is None:
+                schema = self._schemas[schema_text] = self._columns.schema([_shape(one["type"]) for one in every])
             told = _record(exact, fields, every, self._table, is_top=True)
-            plan = self._plans[schema_text, projection] = self._columns.plan(told)
+            plan = self._plans[schema_text, projection] = self._columns.plan(told, schema)
         return plan
 
 
@@ -114,30 +118,29 @@ def _column(kind: Kind) -> Told:
 
 
 def _record(exact: RecordType, fields: list[Any], every: list[Any], struct: Struct, *, is_top: bool = False) -> Told:
-    """Plan a record: `fields` are those of its exact schema, `every` those that the object has.
-
-    A field is (shape, (column, plan) or None, (name, how to write it or None) or None).
-    """
-    names = list(struct.columns)
-    of_exact = {one["name"]: one for one in fields} if exact.by_name else {}
+    """Plan a record: `fields` are those of its exact schema, `every` those that the object has."""
+    places = {name: at for at, name in enumerate(struct.columns)}
+    taken = {places[name] for name in _OWN} if is_top else set()
     planned: list[Told] = []
-    taken = {names.index(name) for name in _OWN} if is_top else set()
-    for one in every:
-        shape, known = _shape(one["type"]), of_exact.get(one["name"])
-        original = one.get(NAME_PROPERTY, one["name"])
-        child = Scalar.NULL if known is None else exact.by_name[original]
-        if known is None or child is Scalar.NULL:
-            planned.append((shape, None, None))
-            continue
-        name = column_name(original, is_top=is_top)
+    for at, original, known, one in _members(exact, fields, every):
+        child, name = exact.by_name[original], column_name(original, is_top=is_top)
         column = struct.columns.get(name)
         if column is None or column.original != original or not _goes_to(column.kind, child):
-            planned.append((shape, None, (original, _json(child, known["type"], one["type"]))))
+            planned.append((at, None, (original, _json(child, known, one))))
             continue
-        plan = _plan(child, known["type"], one["type"], column.kind)
-        planned.append((shape, (names.index(name), plan), (original, None) if _has_rest(plan) else None))
-        taken.add(names.index(name))
-    return planned, [at for at in range(len(names)) if at not in taken]
+        plan = _plan(child, known, one, column.kind)
+        planned.append((at, (places[name], plan), (original, None) if _has_rest(plan) else None))
+        taken.add(places[name])
+    return planned, [at for at in places.values() if at not in taken]
+
+
+def _members(exact: RecordType, fields: list[Any], every: list[Any]) -> Iterator[tuple[int, str, Any, Any]]:
+    """Yield the fields of a record that have values: place, original name, exact type and the object's, in Avro."""
+    places = {one["name"]: at for at, one in enumerate(every)}
+    for one in fields if exact.by_name else ():
+        original, at = one.get(NAME_PROPERTY, one["name"]), places[one["name"]]
+        if exact.by_name[original] is not Scalar.NULL:
+            yield at, original, one["type"], every[at]["type"]
 
 
 def _goes_to(kind: Kind, child: Type) -> bool:
@@ -146,7 +149,7 @@ def _goes_to(kind: Kind, child: Type) -> bool:
 
 
 def _has_rest(plan: Told) -> bool:
-    return plan[0] == "record" and any(rest is not None for _, _, rest in plan[1][0])
+    return plan[0] == "record" and any(rest is not None for *_, rest in plan[1][0])
 
 
 def _plan(child: Type, exact: Any, every: Any, kind: Kind) -> Told:
@@ -158,7 +161,7 @@ def _plan(child: Type, exact: Any, every: Any, kind: Kind) -> Told:
     if isinstance(child, RecordType):
         assert isinstance(kind, Struct)
         if not child.by_name:
-            return ("empty", _shape(every))
+            return ("empty", ())
         return ("record", _record(child, exact["fields"], whole["fields"], kind))
     if isinstance(child, ArrayType):
         assert isinstance(kind, ListOf)
@@ -173,17 +176,9 @@ def _json(child: Type, exact: Any, every: Any) -> Told:
     exact, whole = exact[1], every[1]
     if isinstance(child, RecordType):
         if not child.by_name:
-            return ("empty", _shape(every))
-        of_exact = {one["name"]: one for one in exact["fields"]}
-        members: list[Told] = []
-        for one in whole["fields"]:
-            known, original = of_exact.get(one["name"]), one.get(NAME_PROPERTY, one["name"])
-            if known is None or child.by_name[original] is Scalar.NULL:
-                members.append((_shape(one["type"]), None))
-            else:
-                inner = _json(child.by_name[original], known["type"], one["type"])
-                members.append((_shape(one["type"]), (original, inner)))
-        return ("record", members)
+            return ("empty", ())
+        members = _members(child, exact["fields"], whole["fields"])
+        return ("record", [(at, name, _json(child.by_name[name], known, one)) for at, name, known, one in members])
     if isinstance(child, ArrayType):
         return ("array", _json(child.item, exact["items"], whole["items"]))
     return ("map", _json(child.value, exact["values"], whole["values"]))
