@@ -1,6 +1,6 @@
 """The compiled reader: rows of objects to Arrow in a tenth of the time, where the wheel of `native/` is installed.
 
-Owns its plans and its buffers; what a plan says is the rule of `columns`, and `rows.RowGatherer` is the oracle.
+Owns its plans and its buffers. `columns` has the rules of plans, and `rows.RowGatherer` is the oracle.
 """
 
 from __future__ import annotations

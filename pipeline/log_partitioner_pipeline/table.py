@@ -116,7 +116,7 @@ class Table:
         return fields_of(self._spark, self._java())
 
     def widen(self, wanted: Iterable[Struct]) -> None:
-        """Add columns for what is wanted and fits, in one commit; what comes first has precedence."""
+        """Add columns for what is wanted and fits, in one commit; the first have precedence."""
         wanted = list(wanted)
         commit(lambda: self._add_columns(wanted))
 
