@@ -163,7 +163,7 @@ def _widen(struct: Struct, more: Struct) -> None:
 def admit(table: Struct, wanted: Iterable[Struct], *, columns_max: int) -> Struct:
     """Return the table, grown by what is wanted, fits beside it and has room; itself if nothing does.
 
-    The first of them have precedence: these should be the most frequent. Structs grow column by column, the outer ones before
+    The first have precedence, so they should be the most frequent. Structs grow column by column, the outer ones before
     those within; an array or a map as a whole.
     """
     joined = Struct()

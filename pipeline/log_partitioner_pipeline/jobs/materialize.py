@@ -1,7 +1,7 @@
 """References topic -> table, exactly once (DESIGN 8).
 
-The table itself states the offsets it has reached. The messages behind them are read in slices of so many references and
-bytes (`reference_log`); each slice is one commit of rows and offsets together. A continuous run catches
+The table itself states the offsets it has reached. The messages behind them are read in slices of so many references
+and bytes (`reference_log`); each slice is one commit of rows and offsets together. A continuous run catches
 up once an interval, and at once where that took longer: it never waits while it is behind.
 """
 
