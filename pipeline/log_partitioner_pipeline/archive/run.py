@@ -15,7 +15,6 @@ from pyspark.sql import functions as F
 from log_partitioner.adapters.kafka.topics import KafkaTopics
 from log_partitioner.formats.findings import Kind
 from log_partitioner.formats.model import TopicPartition
-from log_partitioner_pipeline.kafka import read_messages
 from log_partitioner_pipeline.archive import by_id, files
 from log_partitioner_pipeline.archive.source import identify
 from log_partitioner_pipeline.audit import collect, scope, sides
@@ -23,6 +22,7 @@ from log_partitioner_pipeline.audit.kept import Kept
 from log_partitioner_pipeline.audit.result import Archive, Counts, Ids, Result, Witness
 from log_partitioner_pipeline.audit.windows import reach_last
 from log_partitioner_pipeline.errors import ArchiveError
+from log_partitioner_pipeline.kafka import read_messages
 from log_partitioner_pipeline.progress import StepProgress
 
 if TYPE_CHECKING:
