@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 FORMAT = "4"
 PROPERTY_FORMAT = "log-partitioner.format"
 PROPERTY_TOPIC = "log-partitioner.references-topic"
+PROPERTY_OFFSETS = "log-partitioner.references-offsets"
 SUMMARY_OFFSETS = "log-partitioner.references-offsets"
 SUMMARY_CARRIED = "log-partitioner.references-offsets-carried"  # by a rewrite, from before it
 SUMMARY_ENTRIES = "log-partitioner.entries"
@@ -136,7 +137,8 @@ class Table:
     def position(self) -> Position:
         """Read the offsets up to which the table holds everything: the newest that its history states.
 
-        Offsets that a rewrite carried count only if the append that stated them first has expired.
+        Offsets that a rewrite carried count only if the append that stated them first has expired; those of the table's
+        property only if no snapshot states any, because others have rewritten the table and expired what was before.
         """
         return position_of(self._java())
 
@@ -185,10 +187,12 @@ class Table:
                     f"{self.name} holds the references up to {position.offsets}, this driver started from {base}: "
                     "another driver has gone on"
                 )
-            update = self._update(java, files, since=position.snapshot_id)
-            update.set(SUMMARY_OFFSETS, format_offsets(offsets)).set(SUMMARY_ENTRIES, str(entries))
+            transaction, told = java.newTransaction(), format_offsets(offsets)
+            update = self._update(transaction, files, since=position.snapshot_id)
             try:
-                update.commit()
+                update.set(SUMMARY_OFFSETS, told).set(SUMMARY_ENTRIES, str(entries)).commit()
+                transaction.updateProperties().set(PROPERTY_OFFSETS, told).commit()
+                transaction.commitTransaction()
             except Py4JJavaError as error:
                 if _REFUSED not in str(error.java_exception):
                     raise
@@ -196,17 +200,17 @@ class Table:
                 return
         raise TableError(f"{self.name} was appended to by others during each of {_ATTEMPTS} attempts to append to it")
 
-    def _update(self, java: Any, files: list[str], *, since: int | None) -> Any:
-        """Make a commit of these files that is refused where others have added some since that snapshot."""
+    def _update(self, transaction: Any, files: list[str], *, since: int | None) -> Any:
+        """Make an update by these files that is refused where others have added some since that snapshot."""
         if not files:
-            return java.newAppend()  # of offsets alone; as a RowDelta it would count as an overwrite
+            return transaction.newAppend()  # of offsets alone; as a RowDelta it would count as an overwrite
         jvm = self._jvm().org.apache.iceberg
-        mapper = jvm.util.JsonUtil.mapper()
-        update = java.newRowDelta().validateNoConflictingDataFiles()
+        mapper, spec = jvm.util.JsonUtil.mapper(), transaction.table().spec()
+        update = transaction.newRowDelta().validateNoConflictingDataFiles()
         if since is not None:
             update.validateFromSnapshot(since)
         for file in files:
-            update.addRows(jvm.ContentFileParser.fromJson(mapper.readTree(file), java.spec()))
+            update.addRows(jvm.ContentFileParser.fromJson(mapper.readTree(file), spec))
         return update
 
     def _java(self) -> Any:
@@ -229,13 +233,15 @@ def position_of(table: Any) -> Position:
     head = table.currentSnapshot()
     snapshot_id = None if head is None else head.snapshotId()
     as_of = Position({}, snapshot_id, str(table.uuid()), table.schema().schemaId())
-    carried = None
+    told = None
     for snapshot in ancestors(table):
         text = snapshot.summary().get(SUMMARY_OFFSETS)
         if text is not None:
             return as_of._replace(offsets=parse_offsets(text))
-        carried = carried or snapshot.summary().get(SUMMARY_CARRIED)
-    return as_of._replace(offsets=parse_offsets(carried or "{}"))
+        told = told or snapshot.summary().get(SUMMARY_CARRIED)
+        if snapshot.parentId() is not None and table.snapshot(snapshot.parentId()) is None:
+            told = table.properties().get(PROPERTY_OFFSETS)  # what is expired may have told newer ones
+    return as_of._replace(offsets=parse_offsets(told or "{}"))
 
 
 def ancestors(table: Any) -> Iterator[Any]:

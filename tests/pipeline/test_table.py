@@ -129,6 +129,33 @@ def test_expiry_sets_no_offsets_back(session: SparkSession, table_of: Callable[[
     assert names_in(session, table) == ["1a", "1b", "2a", "2b", "3a", "3b"]
 
 
+def test_maintenance_of_others_sets_no_offsets_back(session: SparkSession, table_of: Callable[[], Table]) -> None:
+    """A rewrite that tells no offsets, and expiry of everything before it: managed tables do so by themselves."""
+    table = table_of()
+    for offset in (1, 2):
+        table.append(files(table, str(offset)), base=table.position().offsets, offsets={0: offset}, entries=1)
+    first = table.position()
+    name = table.name.removeprefix("lake.")
+    session.sql(f"CALL lake.system.rewrite_data_files(table => '{name}', options => map('rewrite-all', 'true'))")
+    later = f"timestamp_millis({LATER_MS}L)"
+    session.sql(f"CALL lake.system.expire_snapshots(table => '{name}', older_than => {later}, retain_last => 1)")
+    assert table.position().offsets == first.offsets == {0: 2}
+    with pytest.raises(OvertakenError):
+        table.append(files(table, "again"), base={}, offsets={0: 2}, entries=1)
+    table.append(files(table, "3"), base={0: 2}, offsets={0: 3}, entries=1)
+    assert names_in(session, table) == ["1", "2", "3"]
+
+
+def test_a_table_that_was_rolled_back_is_filled_again(session: SparkSession, table_of: Callable[[], Table]) -> None:
+    """Its history tells the offsets of then, whatever was remembered beside it."""
+    table = table_of()
+    table.append(files(table, "1"), base={}, offsets={0: 1}, entries=1)
+    first = table.position()
+    table.append(files(table, "2"), base={0: 1}, offsets={0: 2}, entries=1)
+    session.sql(f"CALL lake.system.rollback_to_snapshot('{table.name.removeprefix('lake.')}', {first.snapshot_id})")
+    assert table.position().offsets == {0: 1}
+
+
 def rewrite_all(session: SparkSession, upkeep: Upkeep, position: Position) -> None:
     """Commit what a rewrite commits: nothing new, and the offsets that it carries from when it began."""
     table = load_table(session, upkeep._table)
