@@ -581,7 +581,7 @@ impl Columns {
     }
 
     #[getter]
-    fn bytes(&self) -> usize {
+    fn size(&self) -> usize {
         self.columns.iter().map(Column::bytes).sum()
     }
 

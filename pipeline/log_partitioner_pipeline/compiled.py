@@ -81,7 +81,7 @@ class CompiledGatherer:
                 except ValueError as error:
                     raise ObjectError(f"{piece.where} is not an Avro file that can be read: {error}") from error
                 found += rows
-                if self._columns.rows >= self._rows_per_batch or self._columns.bytes >= self._bytes_per_batch:
+                if self._columns.rows >= self._rows_per_batch or self._columns.size >= self._bytes_per_batch:
                     yield self.take()
             part.require(found, piece.where)
 

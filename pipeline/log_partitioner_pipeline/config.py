@@ -17,8 +17,6 @@ from pydantic import AfterValidator, Field, SecretStr
 
 from log_partitioner.config.checks import load
 from log_partitioner.config.section import (
-    BYTES,
-    TAKES_SIZE,
     Names,
     NotNegativeSeconds,
     PositiveBytes,
@@ -91,18 +89,8 @@ class MaterializeSettings(Section):
 
     references_max: PositiveInt = 5000
     """References in one commit, unless one message alone has more; more make fewer, larger files, and more to do again after a kill."""
-    bytes_max: PositiveBytes = 256 * 1024 * 1024
-    """Bytes of objects and messages in one commit, unless one message alone has more."""
     interval_s: PositiveSeconds = 60
     """Seconds from one catching-up of a continuous run to the next, at least; none pass while it is behind."""
-    rows_per_batch: PositiveInt = 8192
-    """Rows in one Arrow batch."""
-    bytes_per_batch: Annotated[int, Field(gt=0, le=256 * 1024 * 1024, json_schema_extra=BYTES), TAKES_SIZE] = (
-        16 * 1024 * 1024
-    )
-    """Bytes of rows in one Arrow batch, as files hold them; one row may have more."""
-    download_threads: PositiveInt = 8
-    """Objects under way at once, per task."""
 
 
 class ActivitySettings(Section):
@@ -118,14 +106,10 @@ class ActivitySettings(Section):
     """root: an entry that was republished (source topic chain) is the one of its root record, and counts once; record: every source record counts, for republishers that make several records of one. Fixed at creation."""
     references_max: PositiveInt = 5000
     """References read at once, unless one message alone has more; 40 times as many are counted at once at most."""
-    bytes_max: PositiveBytes = 256 * 1024 * 1024
-    """Bytes of objects and messages of the references read at once, unless one message alone has more."""
     ranges_max: PositiveInt = 1_000_000
     """Ranges of counted offsets in one state beyond which the job stops rather than grow it."""
     user_buckets: PositiveInt = 8
     """Buckets of users in the partition of an hour; fixed at creation."""
-    download_threads: PositiveInt = 8
-    """Objects under way at once, per task."""
 
 
 class BackfillSettings(Section):
@@ -139,10 +123,6 @@ class BackfillSettings(Section):
     """Bytes of references and dead letters in one transaction, beyond the first."""
     part_messages_max: PositiveInt = 1000
     """Messages, of references and of dead letters, in one object of the outbox."""
-    upload_threads: PositiveInt = 8
-    """Objects written at once, per task."""
-    download_threads: PositiveInt = 8
-    """Objects read at once, per task."""
     assume_forgotten_unheld: bool = False
     """If the references or dead-letters topic has lost its beginning, assume that the lost messages held no entries of the range. Set it only if that is known; otherwise entries are published twice."""
 
@@ -150,20 +130,12 @@ class BackfillSettings(Section):
 class AuditSettings(Section):
     """Source against everything made from it."""
 
-    download_threads: PositiveInt = 8
-    """Objects under way at once, per task."""
-    references_per_task: PositiveInt = 500
-    """References whose objects one task reads, about."""
     verdicts_table: str = Field("logs.verdicts", pattern=r"^\w+\.\w+$")
     """Namespace and name of the table of verdicts per hour."""
     unreferenced: Literal["finding", "note"] = "finding"
     """Treatment of an object that nothing committed names; killed workers leave some."""
     unreferenced_age_s: NotNegativeSeconds = 3600
     """Age in seconds from which such an object counts."""
-    hours_max: PositiveInt = 5000
-    """Hours in a result, the newest."""
-    flushes_max: PositiveInt = 5000
-    """Flush records in a result, the newest."""
     history_directory: Path | None = None
     """Directory in which results are kept as JSON."""
     history_max: PositiveInt = 200
@@ -222,8 +194,6 @@ class CompactSettings(Section):
     """Seconds after its announcement from which a raw object is retired: recorded, then deleted. By default none ever is."""
     retired_table: str = Field("logs.retired", pattern=r"^\w+\.\w+$")
     """Namespace and name of the table of retired objects."""
-    retired_max: PositiveInt = 10_000
-    """Objects that one run retires, the oldest."""
 
 
 class PipelineSettings(SourcedSettings):

@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 Asked = TypeVar("Asked")
 Given = TypeVar("Given")
 
+THREADS = 8
+"""Requests under way at once, per task."""
+
 _NOT_THERE = ("404", "NoSuchKey", "NotFound", "NoSuchVersion")
 _SHA256_METADATA = "lp-sha256"
 _TAKEN, _CONFLICT = 412, 409
@@ -85,10 +88,9 @@ Address = tuple[str, str, str | None]
 class Objects:
     """Reads and creates objects in any bucket of one S3; safe to use from many threads."""
 
-    def __init__(self, settings: S3Settings, *, threads: int) -> None:
+    def __init__(self, settings: S3Settings) -> None:
         self._settings = settings
-        self._client = _client(settings, threads)
-        self._threads = threads
+        self._client = _client(settings)
 
     def read(self, piece: ReadGroup) -> Content:
         """Read the bytes to which the references of a piece point, and their header: at most two requests.
@@ -161,13 +163,13 @@ class Objects:
     def ahead(
         self, take: Callable[[Asked], Given], asked: Iterable[Asked], *, size_of: Callable[[Asked], int]
     ) -> Iterator[Given]:
-        """Take many at once, in their order: at most twice `threads`, and 64 MiB unless one alone has more."""
+        """Take many at once, in their order: at most twice `THREADS`, and 64 MiB unless one alone has more."""
         waiting: deque[tuple[Future[Given], int]] = deque()
         under_way = 0
-        with ThreadPoolExecutor(self._threads, thread_name_prefix="objects") as pool:
+        with ThreadPoolExecutor(THREADS, thread_name_prefix="objects") as pool:
             for one in asked:
                 size = size_of(one)
-                while len(waiting) >= 2 * self._threads or (waiting and under_way + size > _AHEAD_BYTES_MAX):
+                while len(waiting) >= 2 * THREADS or (waiting and under_way + size > _AHEAD_BYTES_MAX):
                     first, done = waiting.popleft()
                     under_way -= done
                     yield first.result()
@@ -314,7 +316,6 @@ def _client_of(
     region: str | None,
     addressing: Literal["auto", "path", "virtual"],
     keys: tuple[str, str] | None,
-    threads: int,
 ) -> S3Client:
     access_key, secret_key = keys or (None, None)
     return boto3.client(
@@ -326,7 +327,7 @@ def _client_of(
         config=Config(
             connect_timeout=CONNECT_TIMEOUT_S,
             read_timeout=READ_TIMEOUT_S,
-            max_pool_connections=threads,
+            max_pool_connections=THREADS,
             retries={"mode": "standard", "total_max_attempts": 5},
             s3={"addressing_style": addressing},
             response_checksum_validation="when_required",
@@ -334,12 +335,12 @@ def _client_of(
     )
 
 
-def _client(settings: S3Settings, threads: int) -> S3Client:
+def _client(settings: S3Settings) -> S3Client:
     """Return a client; one per process and settings, since making one costs more than reading a hundred objects."""
     keys = None
     if settings.access_key is not None and settings.secret_key is not None:
         keys = settings.access_key.get_secret_value(), settings.secret_key.get_secret_value()
-    return _client_of(settings.endpoint_url, region_of(settings), settings.addressing, keys, threads)
+    return _client_of(settings.endpoint_url, region_of(settings), settings.addressing, keys)
 
 
 def region_of(settings: S3Settings) -> str | None:

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
     from log_partitioner.config.s3_settings import S3Settings
     from log_partitioner.formats.reference import Reference
-    from log_partitioner_pipeline.config import MaterializeSettings
 
+_BATCH_ROWS, _BATCH_BYTES = 8192, 16 * 1024 * 1024
 _BYTES_AT_ONCE = 128 * 1024 * 1024  # of rows in memory before a task writes files of them
 _HOUR_US = 3_600_000_000
 _FILE = pa.schema([("file", pa.string())])
@@ -64,7 +64,6 @@ def write_files(
     target: Target,
     *,
     s3: S3Settings,
-    settings: MaterializeSettings,
 ) -> list[str]:
     """Write the rows of these references; blocks until all files are there.
 
@@ -75,7 +74,7 @@ def write_files(
     if not shares:
         return []
     encoded = [encode_share(share) for share in shares]
-    write = partial(_write_shares, encoded=encoded, target=target, s3=s3, settings=settings)
+    write = partial(_write_shares, encoded=encoded, target=target, s3=s3)
     numbers = spark.range(0, len(shares), 1, len(shares))
     return [row["file"] for row in numbers.mapInArrow(write, "file string").collect()]
 
@@ -86,20 +85,17 @@ def _write_shares(
     encoded: list[bytes],
     target: Target,
     s3: S3Settings,
-    settings: MaterializeSettings,
 ) -> Iterator[pa.RecordBatch]:
     """Write the shares with these numbers; runs on an executor.
 
     Raises:
         ObjectError: an object is absent, altered or unreadable, or a file cannot be written.
     """
-    objects = Objects(s3, threads=settings.download_threads)
+    objects = Objects(s3)
     writer = FileWriter(objects, target)
     for batch in numbers:
         for number in batch.column(0).to_pylist():
-            gatherer = make_gatherer(
-                target.fields, rows_per_batch=settings.rows_per_batch, bytes_per_batch=settings.bytes_per_batch
-            )
+            gatherer = make_gatherer(target.fields, rows_per_batch=_BATCH_ROWS, bytes_per_batch=_BATCH_BYTES)
             for piece, content in objects.read_ahead(decode_share(encoded[number])):
                 for rows in gatherer.add_piece(piece, content):
                     yield from writer.add(rows)

@@ -29,7 +29,7 @@ class Bounds(NamedTuple):
     """Bounds of a slice, unless its only message is larger."""
 
     references_max: int
-    bytes_max: int
+    bytes_max: int = 256 * 1024 * 1024
 
 
 class Slice(NamedTuple):

@@ -44,13 +44,13 @@ if TYPE_CHECKING:
     from log_partitioner_pipeline.objects import Address
     from log_partitioner_pipeline.table import Position, Table
 
-_THREADS = 1
 _PLACE = ("message_partition", "message_offset", "date", "hour")
 _ABOUT = ("size", "etag", "checksum", "announced_at", "is_whole", "places")
 _RECORDED = ["bucket", "object", "version_id", *_ABOUT]
 _OBJECT = list(OBJECT)
 _REFUSAL = pa.field("refusal", pa.string())
 _SHOWN = 3
+_OBJECTS_MAX = 10_000  # that one run retires, the oldest
 
 
 class Retired(NamedTuple):
@@ -77,7 +77,7 @@ class Retirement:
         self._retention_s = retention_s
         self._lineage = lineage
         self._retired = RetiredObjects(spark, settings)
-        self._objects = Objects(settings.worker.s3, threads=_THREADS)
+        self._objects = Objects(settings.worker.s3)
         self._log = structlog.get_logger("retire")
 
     def run(self, *, run_id: str) -> Retired:
@@ -135,7 +135,7 @@ class Retirement:
         self._log.info("objects_judged", may_go=refused.pop(None, 0), refused=refused)
         may_go = judged.where(F.col("refusal").isNull()).drop("refusal", "is_deleted")
         in_order = may_go.orderBy(F.col("is_recorded").desc(), "announced_at", *_OBJECT)
-        return in_order.limit(self._settings.pipeline.compact.retired_max)
+        return in_order.limit(_OBJECTS_MAX)
 
     def _references(self) -> DataFrame:
         """Return every line of the topic that belongs to the table's history, with its object."""

@@ -75,7 +75,7 @@ def files(table: Table, *names: str, time_s: int = 0) -> list[str]:
     target = table.target([])
     of_time = {"event_time": time_s * 1_000_000, "hour": time_s // 3600 * 3_600_000_000}
     rows = [{"user": "u", **of_time, "_reference": name} for name in names]
-    writer = FileWriter(Objects(S3Settings(bucket="none"), threads=1), target)
+    writer = FileWriter(Objects(S3Settings(bucket="none")), target)
     batches = pa.Table.from_pylist(rows, arrow_schema(target.fields)).to_batches()
     written = [*chain.from_iterable(map(writer.add, batches)), *writer.write()]
     return [row["file"] for batch in written for row in batch.to_pylist()]

@@ -43,7 +43,7 @@ def job_settings(s3: S3Settings) -> JobSettings:
 
 def regions(s3: S3Settings) -> set[str | None]:
     """Make all clients; gives the regions that they sign for."""
-    clients = [S3Store(s3)._client, Objects(s3, threads=1)._client]
+    clients = [S3Store(s3)._client, Objects(s3)._client]
     return {client.meta.region_name for client in clients} | {
         catalog_properties(job_settings(s3)).get("client.region", BOTO3S),
         region_of(s3) or BOTO3S,
@@ -91,7 +91,7 @@ def test_addressing_style_is_a_setting_of_every_client(
     environment.setenv("AWS_REGION", "eu-west-1")
     s3 = settings(None, endpoint, style)
 
-    clients = [S3Store(s3)._client, Objects(s3, threads=1)._client]
+    clients = [S3Store(s3)._client, Objects(s3)._client]
 
     assert {client.meta.config.s3["addressing_style"] for client in clients} == {expected}
     is_path = catalog_properties(job_settings(s3)).get("s3.path-style-access")

@@ -70,7 +70,7 @@ def read_entries(
     Raises:
         ObjectError: an object is absent, altered or unreadable.
     """
-    objects = Objects(reading.s3, threads=reading.activity.download_threads)
+    objects = Objects(reading.s3)
     for batch in numbers:
         for number in batch.column(0).to_pylist():
             for piece, content in objects.read_ahead(decode_share(encoded[number])):

@@ -13,7 +13,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from log_partitioner.formats.findings import Kind
-from log_partitioner_pipeline.audit.collect import findings_by_hour
+from log_partitioner_pipeline.audit.collect import HOURS_MAX, findings_by_hour
 from log_partitioner_pipeline.audit.findings import union
 from log_partitioner_pipeline.audit.frames import ENTRY_KEY
 from log_partitioner_pipeline.audit.lag import hour_of
@@ -217,7 +217,7 @@ def hours_of(compared: DataFrame, findings: DataFrame, *, is_whole: bool, has_do
     )
 
 
-def collect_record_hours(source: DataFrame, compared: DataFrame, *, most: int) -> list[RecordHour]:
+def collect_record_hours(source: DataFrame, compared: DataFrame) -> list[RecordHour]:
     """Take the newest hours of record timestamps, in their order; nothing of an archive is in dead letters."""
     records = (
         source.where("in_window")
@@ -237,7 +237,7 @@ def collect_record_hours(source: DataFrame, compared: DataFrame, *, most: int) -
         .na.fill(0, ["in_files", *_NUMBERS])
         .drop("found_ms")
         .orderBy(F.col("begins_ms").desc())
-        .limit(most)
+        .limit(HOURS_MAX)
         .collect()
     )
     return [RecordHour(in_dead_letters=0, **row.asDict()) for row in reversed(rows)]

@@ -147,7 +147,7 @@ def _listed(settings: Settings, location: str) -> Iterator[tuple[str, str, int]]
     if location.startswith(_S3):
         bucket, _, prefix = location.removeprefix(_S3).partition("/")
         prefix = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
-        for one in Objects(settings.s3, threads=1).list(bucket, prefix):
+        for one in Objects(settings.s3).list(bucket, prefix):
             if one.key.endswith(_SUFFIXES):
                 yield one.key.removeprefix(prefix), f"{_S3}{bucket}/{one.key}", one.size
         return
@@ -169,7 +169,7 @@ def read_files(spark: SparkSession, settings: JobSettings, files: Iterable[Archi
 
 def rows_of(files: Iterable[Row], *, settings: Settings, csv: CsvSettings) -> Iterator[Row]:
     """Yield the rows of files; broken lines and an unreadable file as findings, if they are of the window."""
-    objects = Objects(settings.s3, threads=1)
+    objects = Objects(settings.s3)
     row_of = partial(_row, csv=csv, parse=Judge(settings).parse, partition=settings.partition, user=settings.user)
     for told in files:
         file = told["file"]

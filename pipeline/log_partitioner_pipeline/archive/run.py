@@ -101,7 +101,7 @@ def _audit(
 ) -> Result:
     """Outline: the source's offsets -> the archive's files -> both sides -> compare -> the result."""
     started_at_ms = time.time_ns() // 1_000_000
-    kafka, csv, most = settings.worker.kafka, settings.pipeline.csv, settings.pipeline.audit.hours_max
+    kafka, csv = settings.worker.kafka, settings.pipeline.csv
     progress.step("topics")
     cluster_id, spans = _spans_of(spark, kafka, window)
     progress.step("archive")
@@ -134,8 +134,8 @@ def _audit(
     doubts, notes = ([*one, *two, *three] for one, two, three in zip(judged[2:], of_rows, of_columns, strict=True))
     progress.step("hours")
     hours = by_id.hours_of(compared, findings, is_whole=window.is_everything, has_doubts=bool(doubts))
-    found_hours, hours_left_out = collect.collect_hours(kept.keep(hours), most=most)
-    record_hours = by_id.collect_record_hours(source, compared, most=most)
+    found_hours, hours_left_out = collect.collect_hours(kept.keep(hours))
+    record_hours = by_id.collect_record_hours(source, compared)
     durations = progress.end()
     size = sum(one.size for one in listed)
     return Result(

@@ -171,9 +171,9 @@ class Auditor:
         hours = self._kept.keep(
             collect.hours_of(compared, told, selected, announced.references, has_doubts=bool(self._doubts))
         )
-        found_hours, hours_left_out = collect.collect_hours(hours, most=self._audit.hours_max)
-        record_hours = collect.collect_record_hours(in_window, compared, flushes, most=self._audit.hours_max)
-        found_flushes, flushes_left_out = collect.collect_flushes(flushes, most=self._audit.flushes_max)
+        found_hours, hours_left_out = collect.collect_hours(hours)
+        record_hours = collect.collect_record_hours(in_window, compared, flushes)
+        found_flushes, flushes_left_out = collect.collect_flushes(flushes)
         counts = collect.collect_counts(compared, rows, selected, flushes)
         if position is None:
             del counts["in_table"]

@@ -27,6 +27,9 @@ _TP = ["topic", "partition"]
 _HOUR = ["date", "hour"]
 _NAMED_KINDS = (Kind.MISSING, Kind.DUPLICATED, Kind.UNEXPECTED, Kind.MISPLACED, Kind.ALTERED)
 _SIZES = ("file_bytes_p50", "file_bytes_p99", "file_bytes_max")
+HOURS_MAX = 5000
+"""Hours in a result, the newest."""
+_FLUSHES_MAX = 5000
 _IDS_SHOWN = 20
 _USER_CHARS_MAX = 200
 
@@ -163,10 +166,10 @@ def hours_of(
     )
 
 
-def collect_hours(hours: DataFrame, *, most: int) -> tuple[list[Hour], int]:
+def collect_hours(hours: DataFrame) -> tuple[list[Hour], int]:
     """Take the newest hours, in their order; also returns how many were left out."""
-    rows = hours.orderBy(F.col("date").desc(), F.col("hour").desc()).limit(most).collect()
-    left_out = max(0, hours.count() - most)
+    rows = hours.orderBy(F.col("date").desc(), F.col("hour").desc()).limit(HOURS_MAX).collect()
+    left_out = max(0, hours.count() - HOURS_MAX)
     return [_hour(row) for row in reversed(rows)], left_out
 
 
@@ -177,7 +180,7 @@ def _hour(row: Row) -> Hour:
     return Hour(verdict=Verdict(fields.pop("verdict")), findings=found, **named, **fields)
 
 
-def collect_record_hours(source: DataFrame, compared: DataFrame, flushes: DataFrame, *, most: int) -> list[RecordHour]:
+def collect_record_hours(source: DataFrame, compared: DataFrame, flushes: DataFrame) -> list[RecordHour]:
     """Take the newest hours of record timestamps, in their order."""
     begins = hour_of("timestamp_ms")
     records = source.groupBy(begins).agg(
@@ -203,16 +206,16 @@ def collect_record_hours(source: DataFrame, compared: DataFrame, flushes: DataFr
         .select("begins_ms", *[F.coalesce(name, F.lit(0)).alias(name) for name in names])
         .join(lags_of(source, flushes), on="begins_ms", how="left")
         .orderBy(F.col("begins_ms").desc())
-        .limit(most)
+        .limit(HOURS_MAX)
         .collect()
     )
     return [RecordHour(**row.asDict()) for row in reversed(rows)]
 
 
-def collect_flushes(flushes: DataFrame, *, most: int) -> tuple[list[FlushSeen], int]:
+def collect_flushes(flushes: DataFrame) -> tuple[list[FlushSeen], int]:
     """Take the newest flush records, in their order; also returns how many were left out."""
-    rows = flushes.orderBy(F.col("ended_at_ms").desc()).limit(most).collect()
-    return [_flush(row) for row in reversed(rows)], max(0, flushes.count() - most)
+    rows = flushes.orderBy(F.col("ended_at_ms").desc()).limit(_FLUSHES_MAX).collect()
+    return [_flush(row) for row in reversed(rows)], max(0, flushes.count() - _FLUSHES_MAX)
 
 
 def _flush(row: Row) -> FlushSeen:

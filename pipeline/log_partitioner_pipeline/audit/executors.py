@@ -78,17 +78,15 @@ def _judged(batch: pa.RecordBatch, judge: Judge, put_away: PutAway) -> Iterator[
             yield row
 
 
-def read_files(batches: Batches, *, settings: Settings, threads: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def read_files(batches: Batches, *, settings: Settings, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """References (`reference_rows.REFERENCE` and `taken`), those of one object together -> the rows they point to."""
-    reader = ObjectReader(settings, threads)
+    reader = ObjectReader(settings)
     yield from batched(reader.read(row for batch in batches for row in batch.to_pylist()), schema)
 
 
-def read_dead_letters(
-    batches: Batches, *, settings: Settings, threads: int, schema: pa.Schema
-) -> Iterator[pa.RecordBatch]:
+def read_dead_letters(batches: Batches, *, settings: Settings, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Dead letters -> the entries that they name."""
-    objects = Objects(settings.s3, threads=threads)
+    objects = Objects(settings.s3)
     fetch = lambda key: objects.fetch((settings.s3.bucket, key, None))  # noqa: E731
     rows = (row for batch in batches for message in batch.to_pylist() for row in _named(message, fetch))
     yield from batched(rows, schema)
@@ -155,7 +153,7 @@ def _table_row(row: Row, columns: Struct, parse: Parse) -> Row:
 
 def list_objects(batches: Batches, *, settings: Settings, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """One row, whatever it is -> the keys under the prefix."""
-    objects = Objects(settings.s3, threads=1)
+    objects = Objects(settings.s3)
     for _ in batches:
         listed = objects.list(settings.s3.bucket, f"{settings.s3.prefix}/")
         ours = (one for one in listed if one.key != check_key(settings.s3.prefix))  # no flush has created that one

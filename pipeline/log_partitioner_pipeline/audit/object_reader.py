@@ -83,8 +83,8 @@ class _Object:
 class ObjectReader:
     """Reads objects, each once for all its references, and judges the statements of these."""
 
-    def __init__(self, settings: Settings, threads: int) -> None:
-        self._objects = Objects(settings.s3, threads=threads)
+    def __init__(self, settings: Settings) -> None:
+        self._objects = Objects(settings.s3)
         self._parse: Parse = Judge(settings).parse
         self._headers: dict[str, PublishedSchema] = {}
         self._exact: dict[tuple[str, str], _Exact] = {}

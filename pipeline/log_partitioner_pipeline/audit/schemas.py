@@ -55,8 +55,7 @@ def wrong_schemas(settings: JobSettings, announced: Announced, selected: DataFra
         .groupBy(*_SCHEMA)
         .agg(F.collect_list(F.struct("batch_id", "worker", "object", "projections")).alias("batches"))
     )
-    threads = settings.pipeline.audit.download_threads
-    judge = partial(_judge, settings=settings.worker, threads=threads, schema=to_arrow_schema(_FOUND))
+    judge = partial(_judge, settings=settings.worker, schema=to_arrow_schema(_FOUND))
     return by_schema.mapInArrow(judge, _FOUND)
 
 
@@ -68,10 +67,8 @@ def _whole_batches(announced: Announced) -> DataFrame:
     return counted.where("said = references").select("batch_id").distinct()
 
 
-def _judge(
-    batches: Iterable[pa.RecordBatch], *, settings: Settings, threads: int, schema: pa.Schema
-) -> Iterator[pa.RecordBatch]:
-    objects = Objects(settings.s3, threads=threads)
+def _judge(batches: Iterable[pa.RecordBatch], *, settings: Settings, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    objects = Objects(settings.s3)
     rows = (row for batch in batches for row in batch.to_pylist())
     fetched = objects.ahead(
         lambda row: (row, objects.try_fetch((row["bucket"], row["schema_object"], None))),

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from log_partitioner_pipeline.table import Position
 
 _TP = ["topic", "partition"]
+_REFERENCES_PER_TASK = 500
 _OBJECT = ["location.bucket", "location.object"]
 _LISTED = T.StructType(
     [
@@ -74,12 +75,10 @@ def read_files(
     spark: SparkSession, settings: JobSettings, references: DataFrame, position: Position | None
 ) -> DataFrame:
     """Read the rows of these references: `frames.ROWS`. `position` has the offsets up to which the table took them."""
-    audit = settings.pipeline.audit
-    tasks = max(spark.sparkContext.defaultParallelism, references.count() // audit.references_per_task)
+    tasks = max(spark.sparkContext.defaultParallelism, references.count() // _REFERENCES_PER_TASK)
     read = partial(
         executors.read_files,
         settings=settings.worker,
-        threads=audit.download_threads,
         schema=to_arrow_schema(frames.ROWS),
     )
     return (
@@ -113,7 +112,6 @@ def read_dead_letters(
     read = partial(
         executors.read_dead_letters,
         settings=settings.worker,
-        threads=settings.pipeline.audit.download_threads,
         schema=to_arrow_schema(frames.DEAD),
     )
     messages = read_messages(spark, settings.worker.kafka, ranges)

@@ -89,7 +89,6 @@ def held_by_references(
     ranges: Ranges,
     lineage: Lineage,
     retired: RetiredSnapshot,
-    threads: int,
 ) -> DataFrame:
     """Return the entries within the ranges that committed references hold: columns of a place.
 
@@ -112,9 +111,7 @@ def held_by_references(
         .repartition(spark.sparkContext.defaultParallelism, *_OBJECT)
         .sortWithinPartitions(*_OBJECT, "start")
     )
-    held = in_objects.mapInArrow(
-        partial(_places_in_objects, ranges=ranges, s3=settings.worker.s3, threads=threads), _PLACE
-    )
+    held = in_objects.mapInArrow(partial(_places_in_objects, ranges=ranges, s3=settings.worker.s3), _PLACE)
     without = wanted.where("retired")
     return held if without.isEmpty() else held.unionByName(places_of_retired(spark, settings, without, ranges))
 
@@ -174,13 +171,13 @@ def intersects(reference: Reference, ranges: Ranges) -> bool:
 
 
 def _places_in_objects(
-    batches: Iterable[pa.RecordBatch], *, ranges: Ranges, s3: S3Settings, threads: int
+    batches: Iterable[pa.RecordBatch], *, ranges: Ranges, s3: S3Settings
 ) -> Iterator[pa.RecordBatch]:
     """References, those of one object together -> the places of their rows; each object is fetched once."""
     rows = (row for batch in batches for row in batch.to_pylist())
     groups = groupby(rows, key=lambda row: (row["location"]["bucket"], row["location"]["object"]))
     pieces = (piece for _, group in groups for piece in pieces_of(map(reference_of, group)))
-    for piece, content in Objects(s3, threads=threads).read_ahead(pieces):
+    for piece, content in Objects(s3).read_ahead(pieces):
         container = Container(content, piece.where)
         for part in piece.parts:
             places = (_place_of_row(row) for block in container.blocks_of(part) for row in block.rows)

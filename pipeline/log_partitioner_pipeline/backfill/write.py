@@ -53,7 +53,7 @@ from log_partitioner_pipeline.backfill.memory_spool import MemorySpool
 from log_partitioner_pipeline.backfill.outbox import OutboxMessage, encode_part, part_key
 from log_partitioner_pipeline.backfill.split import rules_of
 from log_partitioner_pipeline.kafka import record_of
-from log_partitioner_pipeline.objects import Objects
+from log_partitioner_pipeline.objects import THREADS, Objects
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -99,8 +99,8 @@ def _write_batches(
     context, schema = TaskContext.get(), to_arrow_schema(PART)
     assert context is not None, "this is a task"
     rows = (row for batch in batches for row in batch.to_pylist())
-    with ThreadPoolExecutor(backfill.upload_threads, thread_name_prefix="backfill") as pool:
-        writer = Writer(run, settings, pool, threads=backfill.upload_threads, task=context.partitionId())
+    with ThreadPoolExecutor(THREADS, thread_name_prefix="backfill") as pool:
+        writer = Writer(run, settings, pool, task=context.partitionId())
         for number, messages in enumerate(_parts(writer.write(rows), backfill)):
             yield pa.RecordBatch.from_pylist([writer.keep(messages, number)], schema)
 
@@ -122,15 +122,14 @@ def _parts(messages: Iterable[OutboxMessage], backfill: BackfillSettings) -> Ite
 class Writer:
     """Writes the pieces of one attempt of a task."""
 
-    def __init__(self, run: Run, settings: Settings, pool: ThreadPoolExecutor, *, threads: int, task: int) -> None:
+    def __init__(self, run: Run, settings: Settings, pool: ThreadPoolExecutor, *, task: int) -> None:
         self._run = run
         self._settings = settings
         self._pool = pool
-        self._threads = threads
         self._rules = rules_of(settings)
         self._seal_rules = seal_rules(settings)
         self._is_fast = is_fast(settings)
-        self._objects = Objects(settings.s3, threads=threads)
+        self._objects = Objects(settings.s3)
         self._sender = sender_of(run, settings)
         self._attempt = f"{run.batch_id}-{secrets.token_hex(4)}"
         self._spans = {tp: (span.start, span.stop) for tp, span in run.ranges.items()}
@@ -225,7 +224,7 @@ class Writer:
     def _reject_all(self, pieces: Iterable[Row]) -> Iterator[OutboxMessage]:
         """Make dead letters, some at once: pieces carry whole records, of which memory holds only a few."""
         pieces = iter(pieces)
-        while some := list(islice(pieces, self._threads)):
+        while some := list(islice(pieces, THREADS)):
             for letters in self._pool.map(self._reject, some):
                 yield from letters
 

@@ -119,7 +119,7 @@ class Backfill:
         self._worker = settings.worker
         self._backfill = settings.pipeline.backfill
         self._spark = spark
-        self._objects = Objects(self._worker.s3, threads=self._backfill.upload_threads)
+        self._objects = Objects(self._worker.s3)
         self._lineage = Lineage(self._worker.kafka.group_id, [])
         self._log = structlog.get_logger("backfill").bind(run=run_id)
 
@@ -219,7 +219,6 @@ class Backfill:
     def _pieces(self, run: Run, retired: RetiredSnapshot) -> DataFrame:
         """Outline: source records of the range, joined with the indexes held of each -> what is left of them."""
         worker, spark, ranges = self._worker, self._session(), run.ranges
-        threads = self._backfill.download_threads
         in_files = held_by_references(
             spark,
             self._settings,
@@ -227,7 +226,6 @@ class Backfill:
             ranges=ranges,
             lineage=self._lineage,
             retired=retired,
-            threads=threads,
         )
         dead = held_by_dead_letters(
             spark, self._settings, ends=run.dead_letter_ends, ranges=ranges, lineage=self._lineage

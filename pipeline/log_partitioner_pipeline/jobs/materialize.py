@@ -68,7 +68,7 @@ class Materialize:
         self._topic = settings.worker.kafka.references_topic
         run_id = uuid.uuid4().hex[:12]
         self._table = Table(spark, settings.pipeline.table, topic=self._topic)
-        self._objects = Objects(settings.worker.s3, threads=self._settings.download_threads)
+        self._objects = Objects(settings.worker.s3)
         self._schema_texts = SchemaTexts(self._objects)
         self._log = structlog.get_logger("materialize").bind(run=run_id)
         self._offsets: Offsets = {}
@@ -106,7 +106,7 @@ class Materialize:
         require_unbroken(self._offsets, ends, self._topic)
         behind = count_behind(self._offsets, ends)
         self._progress.step("references", total=behind, unit="offsets")
-        bounds = Bounds(self._settings.references_max, self._settings.bytes_max)
+        bounds = Bounds(self._settings.references_max)
         for one in read_slices(kafka, self._topic, self._offsets, ends, bounds):
             self._commit(one)
             self._progress.reach(behind - count_behind(one.offsets, ends))
@@ -121,7 +121,7 @@ class Materialize:
         wanted = self._wanted(new)
         self._table.widen(wanted)
         target = self._table.target(wanted)
-        files = write_files(self._spark, new, target, s3=self._worker.s3, settings=self._settings)
+        files = write_files(self._spark, new, target, s3=self._worker.s3)
         entries = sum(reference.entries for reference in new)
         self._table.append(files, base=self._offsets, offsets=of_it.offsets, entries=entries)
         self._offsets = of_it.offsets

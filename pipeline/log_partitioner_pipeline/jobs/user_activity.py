@@ -100,7 +100,7 @@ class UserActivity:
         self._written_at_ms = max(self._days.written_at_ms(), self._hours.written_at_ms())
         self._log.info("user_activity_started", offsets=offsets)
         behind = count_behind(offsets, ends)
-        bounds = Bounds(self._settings.references_max, self._settings.bytes_max)
+        bounds = Bounds(self._settings.references_max)
         try:
             with self._progress:
                 self._progress.step("references", total=0 if continuous else behind, unit="offsets")

@@ -75,7 +75,7 @@ def pieces_of(values: list[bytes], settings: Settings) -> list[dict[str, Any]]:
 def written(values: list[bytes], settings: Settings, *, task: int = 0) -> list[OutboxMessage]:
     """Write records as one task."""
     with ThreadPoolExecutor(2) as pool:
-        return list(Writer(RUN, settings, pool, threads=2, task=task).write(pieces_of(values, settings)))
+        return list(Writer(RUN, settings, pool, task=task).write(pieces_of(values, settings)))
 
 
 def encoded(records: list[list[dict[str, Any]]]) -> list[bytes]:

@@ -122,7 +122,7 @@ def objects_of(bucket: _Versions) -> Objects:
     """Objects in that bucket."""
     url = f"http://127.0.0.1:{bucket.server_address[1]}"
     settings = {"bucket": "data", "endpoint_url": url, "access_key": "a", "secret_key": "s"}
-    return Objects(S3Settings.model_validate(settings), threads=1)
+    return Objects(S3Settings.model_validate(settings))
 
 
 def reference(version_id: str | None) -> Reference:
@@ -286,7 +286,7 @@ def stubbed(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Objects, Stubber]
     """Objects of a client that answers what it is told."""
     monkeypatch.setattr(objects, "_DELETE_AGAIN_S", 0)
     settings = {"bucket": "data", "endpoint_url": "http://127.0.0.1:1", "access_key": "a", "secret_key": "s"}
-    store = Objects(S3Settings.model_validate(settings), threads=1)
+    store = Objects(S3Settings.model_validate(settings))
     with Stubber(store._client) as stubber:
         yield store, stubber
 

@@ -134,6 +134,6 @@ def test_names_that_differ_by_case_alone_are_right_in_a_pack() -> None:
     entries = [{"".join(letters): 1} for letters in product(*((one, one.upper()) for one in "request"))]
     own = [infer_entry(entry, SCHEMA_BOUNDS) for entry in entries]
     merged = reduce(merge, own)
-    reader = ObjectReader(settings(), 1)
+    reader = ObjectReader(settings())
     exact = [reader.exact_schema(row_schema(merged).text, json.dumps(projection(one, merged))) for one in own]
     assert [problem for one in exact for problem in one.problems] == []
