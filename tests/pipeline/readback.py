@@ -21,7 +21,7 @@ Places = dict[tuple[int, int, int], Any]
 
 def read_table(lake: Lake) -> Places:
     """Read every entry of the table through Spark; one that is there twice fails."""
-    columns = columns_of(lake.spark, lake.settings)
+    columns = columns_of(lake.spark.table(lake.table))
     return _places((row.asDict(recursive=True) for row in lake.spark.table(lake.table).collect()), columns)
 
 

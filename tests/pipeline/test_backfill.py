@@ -15,7 +15,7 @@ from typing import NamedTuple, NoReturn
 
 import confluent_kafka
 import pytest
-from py4j.protocol import Py4JJavaError
+from pyspark.errors.exceptions.captured import PythonException
 
 from log_partitioner.adapters.kafka.topics import KafkaTopics
 from log_partitioner.errors import CouldNotTellError
@@ -288,6 +288,6 @@ def test_what_is_deleted_before_it_is_read_is_missed(
         return run
 
     monkeypatch.setattr(backfill, "_begin", begin_and_lose)
-    with pytest.raises(Py4JJavaError, match="data may have been lost"):
+    with pytest.raises(PythonException, match="requested offset not available"):
         backfill.run(EVERYTHING)
     assert hole.published() == []

@@ -158,9 +158,7 @@ def held(lake: Lake, world: World) -> None:
     ranges = {TopicPartition(deployment.source, 0): range(5, 20), TopicPartition(deployment.source, 2): range(3)}
     pinned = RetiredObjects(lake.spark, lake.settings).pin()
     lineage = Lineage(deployment.group, [])
-    found = held_by_references(
-        lake.spark, lake.settings, ends=ends, ranges=ranges, lineage=lineage, retired=pinned, threads=2
-    )
+    found = held_by_references(lake.spark, lake.settings, ends=ends, ranges=ranges, lineage=lineage, retired=pinned)
     places = sorted((row["partition"], row["offset"], row["index"]) for row in found.collect())
     within = [place for place in expected if place[1] in ranges.get(TopicPartition(deployment.source, place[0]), ())]
     assert places == sorted(within)

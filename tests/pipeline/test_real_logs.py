@@ -71,7 +71,7 @@ def require_table(lake: Lake, deployment: Deployment, log: RealLog) -> None:
     """Find every entry in one row of the table, or in the dead letters."""
     Materialize(lake.spark, lake.settings).run(continuous=False)
     rows = 0
-    columns = columns_of(lake.spark, lake.settings)
+    columns = columns_of(lake.spark.table(lake.table))
     for batch in lake.spark.table(lake.table).toArrow().to_batches():
         for row in batch.to_pylist():
             meta = row["_meta"]

@@ -5,6 +5,7 @@ Owns the reading of each side, and its distribution to tasks; nothing happens be
 
 from __future__ import annotations
 
+import json
 from functools import partial, reduce
 from typing import TYPE_CHECKING
 
@@ -18,12 +19,10 @@ from log_partitioner.formats.model import TopicPartition
 from log_partitioner.proof.audit.put_away import Claim, PutAway, find_put_away
 from log_partitioner_pipeline.audit import executors, frames
 from log_partitioner_pipeline.audit.windows import is_of
-from log_partitioner_pipeline.branches import load_table
 from log_partitioner_pipeline.columns import EVENT_TIME, META, REFERENCE, USER, Struct, of_iceberg
 from log_partitioner_pipeline.kafka import MESSAGE, read_messages
 from log_partitioner_pipeline.reference_rows import REFERENCE as REFERENCE_COLUMNS
 from log_partitioner_pipeline.session import CATALOG
-from log_partitioner_pipeline.table import fields_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -200,14 +199,17 @@ def entries_of(rows: DataFrame, settings: JobSettings) -> DataFrame:
             F.concat_ws("-", root["topic"], root["partition"], root["offset"], root["index"]),
         ).alias("root"),
     ]
-    table, schema = columns_of(rows.sparkSession, settings), to_arrow_schema(frames.TABLE)
+    table, schema = columns_of(rows), to_arrow_schema(frames.TABLE)
     read = partial(executors.read_table, settings=settings.worker, columns=table, schema=schema)
     return rows.withColumn(META, F.struct(*meta)).mapInArrow(read, frames.TABLE)
 
 
-def columns_of(spark: SparkSession, settings: JobSettings) -> Struct:
-    """Return the columns of the table as they are now, by which its rows are read."""
-    return of_iceberg(fields_of(spark, load_table(spark, f"{CATALOG}.{settings.pipeline.table.name}")))
+def columns_of(rows: DataFrame) -> Struct:
+    """Return the columns of rows of the table, those of a snapshot where they are of one."""
+    jvm = rows.sparkSession._jvm  # noqa: SLF001 - py4j is the way in
+    assert jvm is not None, "the session runs"
+    schema = jvm.org.apache.iceberg.spark.SparkSchemaUtil.convert(rows._jdf.schema())  # noqa: SLF001
+    return of_iceberg(json.loads(jvm.org.apache.iceberg.SchemaParser.toJson(schema))["fields"])
 
 
 def list_objects(spark: SparkSession, settings: JobSettings) -> DataFrame:

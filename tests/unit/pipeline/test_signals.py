@@ -12,7 +12,8 @@ import pytest
 
 ENDS_S = 5.0
 JOB = """
-import sys, time
+import signal, sys, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where the tests run in the background
 from confluent_kafka import Consumer
 from log_partitioner_pipeline import cli
 from log_partitioner_pipeline.jobs import compare
