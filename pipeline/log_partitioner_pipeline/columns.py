@@ -58,6 +58,12 @@ class Struct:
 
     columns: dict[str, Column] = field(default_factory=dict)
 
+    def find(self, original: str, *, is_top: bool = False) -> tuple[str, Kind] | None:
+        """Return the name and the kind of the column of values with this name; None if it has none, or is another's."""
+        name = column_name(original, is_top=is_top)
+        column = self.columns.get(name)
+        return (name, column.kind) if column is not None and column.original == original else None
+
 
 @dataclass
 class Column:
@@ -324,15 +330,15 @@ def _plan(record: RecordType, fields: list[Any], struct: Struct, *, is_top: bool
 def _plan_field(original: str, child: Type, field: Any, struct: Struct, *, is_top: bool) -> FieldPlan | None:
     if child is Scalar.NULL:
         return None
-    name = column_name(original, is_top=is_top)
-    known, avro = struct.columns.get(name), field["type"][1]
-    if known is not None and known.original == original:
-        if isinstance(child, RecordType) and isinstance(known.kind, Struct):
-            fields = _plan(child, avro["fields"] if child.by_name else [], known.kind)
+    known, avro = struct.find(original, is_top=is_top), field["type"][1]
+    if known is not None:
+        name, kind = known
+        if isinstance(child, RecordType) and isinstance(kind, Struct):
+            fields = _plan(child, avro["fields"] if child.by_name else [], kind)
             rest = _partial(fields) if any(one.rest for one in fields) else None
             return FieldPlan(field["name"], original, name, _record(fields), rest)
-        if takes(known.kind, child):
-            return FieldPlan(field["name"], original, name, _converter(child, avro, known.kind), None)
+        if takes(kind, child):
+            return FieldPlan(field["name"], original, name, _converter(child, avro, kind), None)
     return FieldPlan(field["name"], original, None, None, _writer(child, avro))
 
 
@@ -346,12 +352,7 @@ def takes(kind: Kind, type_: Type) -> bool:
         )
     if isinstance(type_, RecordType):
         return isinstance(kind, Struct) and all(
-            child is Scalar.NULL
-            or (
-                (column := kind.columns.get(column_name(original))) is not None
-                and column.original == original
-                and takes(column.kind, child)
-            )
+            child is Scalar.NULL or ((found := kind.find(original)) is not None and takes(found[1], child))
             for original, child in type_.by_name.items()
         )
     if isinstance(type_, ArrayType):

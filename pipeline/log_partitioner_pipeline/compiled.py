@@ -14,17 +14,11 @@ from log_partitioner import native
 from log_partitioner.avro.schema_types import ArrayType, RecordType, Scalar, Type
 from log_partitioner.formats.projection import NAME_PROPERTY
 from log_partitioner_pipeline.columns import (
-    EVENT_TIME,
-    HOUR,
-    META,
-    REFERENCE,
-    REST,
-    USER,
+    FIXED,
     Kind,
     ListOf,
     MapOf,
     Struct,
-    column_name,
     exact_of,
     of_iceberg,
     takes,
@@ -39,7 +33,6 @@ if TYPE_CHECKING:
 Told = Any
 """Nested tuples, as `native/src/columns.rs` takes them."""
 
-_OWN = (USER, EVENT_TIME, HOUR, REFERENCE, META, REST)
 _SCALARS = {Scalar.BOOL: "boolean", Scalar.LONG53: "long", Scalar.LONG64: "long", Scalar.DOUBLE: "double"}
 _TEXTS = {Scalar.STRING: "string", Scalar.JSON: "json", Scalar.NULL: "null"}
 
@@ -57,7 +50,7 @@ class CompiledGatherer:
         assert native.module is not None, "it is installed"
         self._schema = arrow_schema(fields)
         self._table = of_iceberg(fields)
-        places = tuple(map(self._schema.get_field_index, _OWN))
+        places = tuple(map(self._schema.get_field_index, FIXED.columns))
         columns = [_column(one.kind) for one in self._table.columns.values()]
         self._columns = native.module.Columns(columns, places)
         self._schemas: dict[str, int] = {}
@@ -120,15 +113,15 @@ def _column(kind: Kind) -> Told:
 def _record(exact: RecordType, fields: list[Any], every: list[Any], struct: Struct, *, is_top: bool = False) -> Told:
     """Plan a record: `fields` are those of its exact schema, `every` those that the object has."""
     places = {name: at for at, name in enumerate(struct.columns)}
-    taken = {places[name] for name in _OWN} if is_top else set()
+    taken = {places[name] for name in FIXED.columns} if is_top else set()
     planned: list[Told] = []
     for at, original, known, one in _members(exact, fields, every):
-        child, name = exact.by_name[original], column_name(original, is_top=is_top)
-        column = struct.columns.get(name)
-        if column is None or column.original != original or not _goes_to(column.kind, child):
+        child, column = exact.by_name[original], struct.find(original, is_top=is_top)
+        if column is None or not _goes_to(column[1], child):
             planned.append((at, None, (original, _json(child, known, one))))
             continue
-        plan = _plan(child, known, one, column.kind)
+        name, kind = column
+        plan = _plan(child, known, one, kind)
         planned.append((at, (places[name], plan), (original, None) if _has_rest(plan) else None))
         taken.add(places[name])
     return planned, [at for at in places.values() if at not in taken]

@@ -63,7 +63,7 @@ def test_a_joined_kind_takes_both(one: Kind, other: Kind) -> None:
 def test_a_table_only_grows_and_never_beyond_its_room(
     first: list[Struct], more: list[Struct], columns_max: int
 ) -> None:
-    """What a table has stays as it is; nothing that was seen, but columns; every struct has some."""
+    """It keeps what it has, and holds kinds of columns only; every struct has some."""
     table = admit(FIXED, first, columns_max=columns_max + leaves(FIXED))
     grown = admit(table, more, columns_max=columns_max + leaves(FIXED))
     assert leaves(grown) <= columns_max + leaves(FIXED)

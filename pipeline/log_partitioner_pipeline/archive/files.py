@@ -42,7 +42,7 @@ _HOUR_MS = 3_600_000
 _FILE = struct(file=T.StringType(), is_in_window=T.BooleanType())
 _VALUE = struct(text=T.BinaryType(), value=T.BinaryType())
 # One row per row of a file; or, with a `kind`, one per finding about a file; or `unread`: it was refused.
-# Of a time that cannot be read only the text is known. User, time and value are null if a file has no such column.
+# A time that cannot be read has its text only. User, time and value are null if a file has no such column.
 ARCHIVED = struct(
     file=T.StringType(),
     line=T.IntegerType(),

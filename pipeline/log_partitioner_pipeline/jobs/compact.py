@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from log_partitioner_pipeline.config import JobSettings
     from log_partitioner_pipeline.table import Offsets
 
-_BRANCH = "compact"
 _HOUR_S = 3600
 _FOLDS = (0, 1)
 _ATTEMPTS = 5

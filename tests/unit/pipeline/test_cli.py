@@ -98,7 +98,7 @@ def test_what_java_raises_is_told_by_its_classes(
 def test_what_an_audit_ends_by_is_told_by_the_classes_of_its_causes(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Of its result, too, which is all that a periodic audit leaves of it."""
+    """Its result says it, too, which is all that a periodic audit leaves of it."""
     with pytest.raises(UnforeseenError) as caught, audit._no_trace():
         _raise(_java_error())
     assert "java.lang.OutOfMemoryError" in str(caught.value)

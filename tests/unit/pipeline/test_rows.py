@@ -153,7 +153,7 @@ def test_the_table_is_the_same_for_every_layout(values: list[dict[str, Any]], co
 
 
 def test_an_empty_object_goes_to_the_column_of_objects() -> None:
-    """Where another user of the pack has fields in it; else it stands in the rest."""
+    """It does if another user of the pack has fields in it; else it stands in the rest."""
     pack = write_object(users([{"x": {}}, {"x": {"a": 1}}]))
     empty, full = (row for batch in gathered(pack) for row in batch.to_pylist())
     assert (empty["x"], empty[REST]) == ({"a": None}, None)
