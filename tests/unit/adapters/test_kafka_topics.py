@@ -22,6 +22,7 @@ class Consumer:
 
     refusals: list[int]
     polls: list[list[Any]]
+    assigned: list[int]
 
     def __init__(self, _options: dict[str, Any]) -> None:
         """Take no notice."""
@@ -39,10 +40,14 @@ class Consumer:
         assert most > 0
         return self.polls.pop(0) if self.polls else []
 
-    def assign(self, _places: object) -> None:
+    def assign(self, places: list[confluent_kafka.TopicPartition]) -> None:
+        """Note the offsets."""
+        self.assigned += [place.offset for place in places]
+
+    def pause(self, _places: object) -> None:
         """Take no notice."""
 
-    pause = resume = assign
+    resume = pause
 
     def unassign(self) -> None:
         """Take no notice."""
@@ -63,6 +68,7 @@ def message(offset: int, code: int | None = None) -> Any:
 def topics(monkeypatch: pytest.MonkeyPatch) -> KafkaTopics:
     """Give what asks, over that client."""
     monkeypatch.setattr(confluent_kafka, "Consumer", Consumer)
+    Consumer.assigned = []
     return KafkaTopics.of(KafkaSettings(bootstrap_servers="nowhere:1", source_topics=("app",)))
 
 
@@ -100,12 +106,23 @@ def test_what_cannot_be_read_is_told_with_its_offset(topics: KafkaTopics) -> Non
 
 
 def test_error_behind_the_range_is_none_of_it(topics: KafkaTopics) -> None:
-    """Behind a broken batch the library may go where the log has nothing, and says so of any assignment."""
+    """Behind a broken batch the library may go where the log has nothing, say so later, and fetch no more."""
     Consumer.polls = [
-        [message(2**52, KafkaError._AUTO_OFFSET_RESET), message(3)],
+        [message(3), message(2**52, KafkaError._AUTO_OFFSET_RESET)],
         [message(5, KafkaError._PARTITION_EOF)],
     ]
     assert [record.offset for record in topics.read({P0: (3, 5)})] == [3]
+    assert Consumer.assigned == [3, 4]
+
+
+def test_errors_behind_the_range_again_and_again_are_silence(
+    topics: KafkaTopics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They say nothing of the range."""
+    monkeypatch.setattr(kafka_topics, "ANSWER_S", 0.1)
+    Consumer.polls = [[message(2**52, KafkaError._AUTO_OFFSET_RESET)] for _ in range(10**6)]
+    with pytest.raises(UnansweredError, match="not read in time"):
+        list(topics.read({P0: (3, 5)}))
 
 
 def test_silence_is_told(topics: KafkaTopics, monkeypatch: pytest.MonkeyPatch) -> None:
