@@ -8,8 +8,9 @@
 
 The way of the data into the table:
 
-    jobs/materialize.py   references topic -> slices
-    reference_log.py      those cut into slices by references and bytes
+    jobs/materialize.py   a loop over what is new in the topics
+    topic_log.py          messages of a topic, cut into slices
+    announced.py          tables of references, flush records and dead letters
     references.py         messages -> references, and the schemas they name
     whose.py              those of one group, and of what it has adopted
     pieces.py             references by object, shared out to tasks
@@ -17,8 +18,8 @@ The way of the data into the table:
     rows.py               those bytes -> rows of the table, in Arrow
     row_type.py           exact schemas -> types
     columns.py            exact schemas -> columns
-    table.py branches.py  Iceberg: created, widened, appended to by compare-and-swap
-    table_rows.py         a row -> the entry that it came from
+    parquet.py            rows -> files of a table
+    entries.py table.py   Iceberg: created, widened, appended to by compare-and-swap
 
 Beside it:
 

@@ -91,24 +91,22 @@ Kind = str | Struct | ListOf | MapOf
 """A type of columns; a scalar's is the name of Iceberg's type, or `long53`."""
 
 
-def _struct(**kinds: Kind) -> Struct:
+def struct_of(**kinds: Kind) -> Struct:
+    """Make a struct of columns that are named as their values."""
     return Struct({name: Column(name, kind) for name, kind in kinds.items()})
 
 
 _PLACE: dict[str, Kind] = {"topic": "string", "partition": "int", "offset": "long", "index": "int"}
-FIXED = Struct(
-    {
-        name: Column(name, kind)
-        for name, kind in (
-            (USER, "string"),
-            (EVENT_TIME, "timestamptz"),
-            (HOUR, "timestamptz"),
-            (REFERENCE, "string"),
-            (META, _struct(id="string", **_PLACE, timestamp="timestamptz", root=_struct(**_PLACE))),
-            (REST, "string"),
-        )
-    }
-)
+_META = struct_of(id="string", **_PLACE, timestamp="timestamptz", root=struct_of(**_PLACE))
+_FIXED: dict[str, Kind] = {
+    USER: "string",
+    EVENT_TIME: "timestamptz",
+    HOUR: "timestamptz",
+    REFERENCE: "string",
+    META: _META,
+    REST: "string",
+}
+FIXED = struct_of(**_FIXED)
 """The columns of every table: whose an entry is, of when, from which reference and record, and what no column takes."""
 
 

@@ -1,6 +1,6 @@
 """Kafka for all jobs: ends and ids of topics, and committed messages of offset ranges. One reader: librdkafka.
 
-The driver reads references itself (`reference_log`). Spark's tasks read everything else, a range of offsets each, with
+The driver reads announcements itself (`topic_log`). Spark's tasks read everything else, a range of offsets each, with
 the worker's own client options. Spark's source fails at a timestamp beyond its microseconds (KAFKA_FACTS L7), and knows
 not all of the worker's ways to log in.
 """

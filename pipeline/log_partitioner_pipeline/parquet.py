@@ -1,8 +1,8 @@
-"""Rows of references -> data files of the table: a Parquet file per partition, sorted, with statistics.
+"""Rows -> data files of a table: a Parquet file per partition, sorted, with statistics.
 
-Runs on the executors; the driver commits what they return (`table.Table.append`). Spark's own writer costs several
-times as much, because it takes each row through the JVM and a shuffle. A task that is done again leaves files that
-nobody names.
+The executors write rows of references; the driver commits what they return (`table.Table.append`). Spark's own writer
+costs several times as much, because it takes each row through the JVM and a shuffle. A task that is done again leaves
+files that nobody names.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
+from datetime import date, timedelta
 from functools import partial
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import mmh3
 import numpy as np
@@ -27,7 +28,7 @@ from pyiceberg.io.pyarrow import (
 )
 from pyiceberg.schema import Schema
 
-from log_partitioner_pipeline.columns import EVENT_TIME, USER
+from log_partitioner_pipeline.columns import USER
 from log_partitioner_pipeline.compiled import make_gatherer
 from log_partitioner_pipeline.objects import Objects
 from log_partitioner_pipeline.pieces import decode_share, encode_share, share_out
@@ -40,22 +41,36 @@ if TYPE_CHECKING:
 
 _BATCH_ROWS, _BATCH_BYTES = 8192, 16 * 1024 * 1024
 _BYTES_AT_ONCE = 128 * 1024 * 1024  # of rows in memory before a task writes files of them
-_HOUR_US = 3_600_000_000
+_UNIT_US = {"hours": 3_600_000_000, "days": 86_400_000_000}
 _FILE = pa.schema([("file", pa.string())])
 
 Numbers = np.ndarray[Any, np.dtype[np.int64]]
 
 
 class Target(NamedTuple):
-    """The table as tasks must know it: columns in Iceberg's JSON, its place, its partitions.
+    """A table as those who write its files must know it: columns in Iceberg's JSON, its place, partitions, order.
 
-    Partitions are hours, and where `user_buckets` is not 0 buckets of users in them.
+    Partitions are hours or days of `time`, and where `user_buckets` is not 0 buckets of users in them.
     """
 
     fields: list[dict[str, Any]]
     location: str
     spec_id: int
-    user_buckets: int
+    time: str
+    unit: Literal["hours", "days"]
+    order: tuple[str, ...]
+    user_buckets: int = 0
+
+
+def write_rows(batches: Iterable[pa.RecordBatch], target: Target, *, s3: S3Settings) -> list[str]:
+    """Write rows here; returns the files, each as Iceberg's JSON.
+
+    Raises:
+        ObjectError: a file cannot be written.
+    """
+    writer = FileWriter(Objects(s3), target)
+    written = [*chain.from_iterable(map(writer.add, batches)), *writer.write()]
+    return [file for batch in written for file in batch.column(0).to_pylist()]
 
 
 def write_files(
@@ -131,13 +146,15 @@ class FileWriter:
             yield pa.RecordBatch.from_pylist([{"file": one} for one in files], _FILE)
 
     def _partitions(self, rows: pa.Table) -> Iterator[tuple[list[int], pa.Table]]:
-        """Sort rows by partition, user and time, and cut them where the partition changes."""
-        keys = {"hour": rows[EVENT_TIME].cast(pa.int64()).to_numpy() // _HOUR_US}  # rounds down, before 1970 too
-        if self._target.user_buckets:
-            keys["bucket"] = _buckets(rows[USER].combine_chunks(), self._target.user_buckets)
+        """Sort rows by partition and the table's order, and cut them where the partition changes."""
+        target = self._target
+        times_us = rows[target.time].cast(pa.int64()).to_numpy()
+        keys = {"~time": times_us // _UNIT_US[target.unit]}  # rounds down, before 1970 too
+        if target.user_buckets:
+            keys["~bucket"] = _buckets(rows[USER].combine_chunks(), target.user_buckets)
         order = pc.sort_indices(
-            pa.table(keys | {USER: rows[USER], EVENT_TIME: rows[EVENT_TIME]}),
-            sort_keys=[(name, "ascending") for name in (*keys, USER, EVENT_TIME)],
+            pa.table(keys | {name: rows[name] for name in target.order}),
+            sort_keys=[(name, "ascending") for name in (*keys, *target.order)],
         )
         rows = rows.take(order)
         places = np.stack([values[order.to_numpy()] for values in keys.values()])
@@ -160,7 +177,7 @@ class FileWriter:
                 "content": "data",
                 "file-path": path,
                 "file-format": "parquet",
-                "partition": partition,
+                "partition": [_day(partition[0]), *partition[1:]] if self._target.unit == "days" else partition,
                 "file-size-in-bytes": body.size,
                 "record-count": told["record_count"],
                 "column-sizes": _map(told["column_sizes"]),
@@ -171,6 +188,11 @@ class FileWriter:
                 "split-offsets": told["split_offsets"],
             }
         )
+
+
+def _day(number: int) -> str:
+    """Return a day since 1970 as Iceberg's JSON has the partition of one; hours are numbers there."""
+    return (date(1970, 1, 1) + timedelta(days=number)).isoformat()
 
 
 def _buckets(users: pa.Array, buckets: int) -> Numbers:

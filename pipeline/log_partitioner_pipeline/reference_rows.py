@@ -80,7 +80,8 @@ def expand(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     gathered: list[Row] = []
     for batch in batches:
         for message in batch.to_pylist():
-            gathered += _lines_of(message)
+            at = {f"message_{name}": message[name] for name in ("partition", "offset", "timestamp_ms")}
+            gathered += (at | line for line in lines_of(message["key"], message["value"]))
             if len(gathered) >= _ROWS_PER_BATCH:
                 yield pa.RecordBatch.from_pylist(gathered, _ARROW)
                 gathered = []
@@ -88,22 +89,23 @@ def expand(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_pylist(gathered, _ARROW)
 
 
-def _lines_of(message: Row) -> list[Row]:
-    at = {f"message_{name}": message[name] for name in ("partition", "offset", "timestamp_ms")}
-    value = message["value"] or b""
+def lines_of(key: bytes | None, value: bytes | None) -> list[Row]:
+    """Return the rows of a message, `REFERENCE` without the message's place; one that is empty if it has none."""
     try:
-        decoded, references = decode_message(value), decode_references(value)
+        decoded, references = decode_message(value or b""), decode_references(value or b"")
     except (msgspec.DecodeError, UnicodeDecodeError):
-        return [at]
+        return [{}]
     schema = decoded.schema
-    at["is_keyed"] = message["key"] == decoded.batch_id.encode()
-    at["is_text_true"] = schema.text is None or fingerprint_of(schema.text) == schema.fingerprint
-    header_bytes = decoded.object.header_bytes
+    of_all = {
+        "is_keyed": key == decoded.batch_id.encode(),
+        "is_text_true": schema.text is None or fingerprint_of(schema.text) == schema.fingerprint,
+        "header_bytes": decoded.object.header_bytes,
+    }
     lines = [
-        at | _row_of(one, number) | {"header_bytes": header_bytes, "start": line.start, "length": line.length}
+        of_all | _row_of(one, number) | {"start": line.start, "length": line.length}
         for number, (line, one) in enumerate(zip(decoded.references, references, strict=True))
     ]
-    return lines or [at]  # one without lines announces nothing
+    return lines or [of_all]  # one without lines announces nothing
 
 
 def _row_of(one: Reference, line: int) -> Row:

@@ -1,4 +1,4 @@
-"""References from their topic: decoded, without duplicates, with the schemas that they name.
+"""References from their topic: decoded, each once, with the schemas that they name.
 
 A reference is identified by (topic partition, offset, line): a message has one per line.
 """
@@ -14,6 +14,7 @@ import msgspec
 from log_partitioner.formats.reference import Reference, decode_references
 from log_partitioner_pipeline.errors import ObjectError, PipelineError
 from log_partitioner_pipeline.rows import fingerprint_of
+from log_partitioner_pipeline.topic_log import Items
 
 if TYPE_CHECKING:
     from log_partitioner.formats.model import SourceRecord
@@ -23,22 +24,35 @@ _TEXTS_CHARS_MAX = 64 * 1024 * 1024
 _SPANS_MAX = 20
 
 
-def decode(messages: Iterable[SourceRecord]) -> list[Reference]:
-    """Decode all references of messages, each id once: one that was announced twice stands for the same rows.
+def decode(message: SourceRecord) -> list[Reference]:
+    """Decode the references of a message.
 
     Raises:
-        PipelineError: a message is none of references in a known version.
+        PipelineError: it is none of references in a known version.
     """
-    references: dict[str, Reference] = {}
-    for message in messages:
-        try:
-            lines = decode_references(message.value or b"")
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            where = f"partition {message.tp.partition} offset {message.offset} of the references topic"
-            raise PipelineError(f"{where} is no message that this code knows: {error}") from error
-        for reference in lines:
-            references.setdefault(reference.reference_id, reference)
-    return list(references.values())
+    try:
+        return decode_references(message.value or b"")
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        where = f"partition {message.tp.partition} offset {message.offset} of the references topic"
+        raise PipelineError(f"{where} is no message that this code knows: {error}") from error
+
+
+def weigh(message: SourceRecord) -> Items[Reference]:
+    """Decode the references of a message, with its bytes and those of the blocks that they point to.
+
+    Raises:
+        PipelineError: it is none of references in a known version.
+    """
+    found = decode(message)
+    return Items(found, message.size + sum(one.location.ranges[-1][1] for one in found))
+
+
+def once(references: Iterable[Reference]) -> list[Reference]:
+    """Return each id once: a reference that was announced twice stands for the same rows."""
+    found: dict[str, Reference] = {}
+    for reference in references:
+        found.setdefault(reference.reference_id, reference)
+    return list(found.values())
 
 
 class SchemaTexts:

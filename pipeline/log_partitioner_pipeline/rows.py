@@ -51,6 +51,7 @@ _SCALARS = {
     "double": pa.float64(),
     "boolean": pa.bool_(),
     "timestamptz": pa.timestamp("us", tz="UTC"),
+    "binary": pa.binary(),
 }
 
 

@@ -1,60 +1,42 @@
-"""The Iceberg table of all entries: created, widened, appended to by compare-and-swap (ADR 9).
+"""Iceberg tables of what a topic said: created, appended to by compare-and-swap (ADR 9). One is the table of entries.
 
-Every snapshot that materialize makes says, in its summary, up to which offsets of the references topic the table holds
-everything. An append is refused where anybody has added rows since the snapshot at which these offsets were read: so a
-driver that comes back late can never add to the work of its successor.
+Every snapshot that materialize makes says, in its summary, up to which offsets of its topic the table holds everything.
+An append is refused where anybody has added rows since the snapshot at which these offsets were read: so a driver that
+comes back late can never add to the work of its successor.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
-from functools import reduce
-from operator import or_
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Container, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from py4j.protocol import Py4JJavaError
-from pyspark.sql import Column
-from pyspark.sql import functions as F
 
-from log_partitioner_pipeline.branches import commit, load_table
-from log_partitioner_pipeline.columns import (
-    EVENT_TIME,
-    FIXED,
-    REFERENCE,
-    RESERVED,
-    USER,
-    Struct,
-    admit,
-    of_iceberg,
-    to_iceberg,
-)
+from log_partitioner_pipeline.branches import load_table
+from log_partitioner_pipeline.columns import USER, Struct, to_iceberg
 from log_partitioner_pipeline.errors import OvertakenError, TableError
 from log_partitioner_pipeline.parquet import Target
-from log_partitioner_pipeline.references import time_spans
 from log_partitioner_pipeline.session import CATALOG
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from log_partitioner.formats.reference import Reference
-    from log_partitioner_pipeline.config import TableSettings
+    from pyspark.sql import DataFrame, SparkSession
 
 FORMAT = "4"
 PROPERTY_FORMAT = "log-partitioner.format"
-PROPERTY_TOPIC = "log-partitioner.references-topic"
-PROPERTY_OFFSETS = "log-partitioner.references-offsets"
-SUMMARY_OFFSETS = "log-partitioner.references-offsets"
-SUMMARY_CARRIED = "log-partitioner.references-offsets-carried"  # by a rewrite, from before it
-SUMMARY_ENTRIES = "log-partitioner.entries"
+PROPERTY_TOPIC = "log-partitioner.topic"
+PROPERTY_OFFSETS = "log-partitioner.offsets"
+SUMMARY_OFFSETS = "log-partitioner.offsets"
+SUMMARY_CARRIED = "log-partitioner.offsets-carried"  # by a rewrite, from before it
+SUMMARY_ROWS = "log-partitioner.rows"
 _ATTEMPTS = 10
 _REFUSED = "ValidationException"
 _RETRY_WAIT_MAX_MS = 2000  # Iceberg's own, a minute, lets a driver sleep long after others are done
 _BUCKETS = re.compile(r"bucket\[(\d+)\]")
 
 Offsets = dict[int, int]
-"""Next offset by partition of the references topic."""
+"""Next offset by partition of the topic."""
 
 
 class Position(NamedTuple):
@@ -70,69 +52,71 @@ class Position(NamedTuple):
     schema_id: int | None = None
 
 
+class Form(NamedTuple):
+    """The layout of a table: partitioned by hours or days of a time, in its files sorted by columns.
+
+    Where `user_buckets` is not 0, each partition has so many buckets of users.
+    """
+
+    columns: Struct
+    time: str
+    unit: Literal["hours", "days"]
+    order: tuple[str, ...]
+    user_buckets: int = 0
+
+
 class Table:
-    """The table, through one Spark session."""
+    """One table, through one Spark session; `name` is namespace and name."""
 
-    def __init__(self, spark: SparkSession, settings: TableSettings, *, topic: str) -> None:
-        self.name = f"{CATALOG}.{settings.name}"
-        self._spark = spark
-        self._settings = settings
-        self._topic = topic
+    def __init__(self, spark: SparkSession, name: str, *, topic: str, form: Form) -> None:
+        self.name = f"{CATALOG}.{name}"
+        self.topic = topic
+        self.spark = spark
+        self._form = form
 
-    # Its form.
+    @property
+    def is_there(self) -> bool:
+        """Whether somebody has created it."""
+        return bool(self.spark.catalog.tableExists(self.name))
 
     def ensure(self) -> None:
         """Create the table if it is not there.
 
         Raises:
-            TableError: there is one, of another format or of another references topic.
+            TableError: there is one, of another format or of another topic.
         """
         namespace = self.name.rpartition(".")[0]
-        self._spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {namespace}")
-        if not self._spark.catalog.tableExists(self.name):
-            buckets = self._settings.user_buckets
-            by_user = f", bucket({buckets}, {USER})" if buckets else ""
-            columns = self._jvm().org.apache.iceberg.spark.SparkSchemaUtil.convert(self._java_schema(FIXED)).toDDL()
-            self._spark.sql(
-                f"CREATE TABLE IF NOT EXISTS {self.name} ({columns}) USING iceberg "
-                f"PARTITIONED BY (hours({EVENT_TIME}){by_user}) "
+        self.spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {namespace}")
+        if not self.is_there:
+            form = self._form
+            by_user = f", bucket({form.user_buckets}, {USER})" if form.user_buckets else ""
+            columns = self._jvm().org.apache.iceberg.spark.SparkSchemaUtil.convert(self._java_schema(form.columns))
+            self.spark.sql(
+                f"CREATE TABLE IF NOT EXISTS {self.name} ({columns.toDDL()}) USING iceberg "
+                f"PARTITIONED BY ({form.unit}({form.time}){by_user}) "
                 f"TBLPROPERTIES ('format-version' = '2', '{PROPERTY_FORMAT}' = '{FORMAT}', "
-                f"'{PROPERTY_TOPIC}' = '{self._topic}', "
+                f"'{PROPERTY_TOPIC}' = '{self.topic}', "
                 "'write.parquet.compression-codec' = 'zstd', 'commit.retry.num-retries' = '20', "
                 f"'commit.retry.max-wait-ms' = '{_RETRY_WAIT_MAX_MS}', "
                 "'write.metadata.delete-after-commit.enabled' = 'true', 'write.metadata.previous-versions-max' = '20')"
             )
-            self._spark.sql(f"ALTER TABLE {self.name} WRITE LOCALLY ORDERED BY {USER}, {EVENT_TIME}")
+            self.spark.sql(f"ALTER TABLE {self.name} WRITE LOCALLY ORDERED BY {', '.join(form.order)}")
         properties = dict(self._java().properties())
         if properties.get(PROPERTY_FORMAT) != FORMAT:
             found = properties.get(PROPERTY_FORMAT, "none")
             raise TableError(f"table {self.name} is of format {found}, this code writes {FORMAT}")
-        if properties.get(PROPERTY_TOPIC) != self._topic:
+        if properties.get(PROPERTY_TOPIC) != self.topic:
             raise TableError(
-                f"table {self.name} holds the references of topic {properties.get(PROPERTY_TOPIC)}, not {self._topic}"
+                f"table {self.name} holds what topic {properties.get(PROPERTY_TOPIC)} said, not {self.topic}"
             )
+
+    def rows(self) -> DataFrame:
+        """Return its rows as a frame."""
+        return self.spark.table(self.name)
 
     def fields(self) -> list[dict[str, Any]]:
         """Return the columns as they are now, in Iceberg's JSON."""
-        return fields_of(self._spark, self._java())
-
-    def widen(self, wanted: Iterable[Struct]) -> None:
-        """Add columns for what is wanted and fits, in one commit; the first have precedence."""
-        wanted = list(wanted)
-        commit(lambda: self._add_columns(wanted))
-
-    def _add_columns(self, wanted: list[Struct]) -> None:
-        java = self._java()
-        present = of_iceberg(fields_of(self._spark, java))
-        admitted = admit(present, wanted, columns_max=self._settings.columns_max)
-        if admitted is not present:
-            java.updateSchema().unionByNameWith(self._java_schema(admitted)).commit()
-
-    def _java_schema(self, columns: Struct) -> Any:
-        text = json.dumps({"type": "struct", "fields": to_iceberg(columns)})
-        return self._jvm().org.apache.iceberg.SchemaParser.fromJson(text)
-
-    # What it holds.
+        return fields_of(self.spark, self._java())
 
     def position(self) -> Position:
         """Read the offsets up to which the table holds everything: the newest that its history states.
@@ -142,34 +126,23 @@ class Table:
         """
         return position_of(self._java())
 
-    def holds(self, references: list[Reference]) -> set[str]:
-        """Return the ids of those references of which the table has rows; reads only the hours of these references."""
-        if not references:
-            return set()
-        spans = time_spans(references)
-        are_theirs = [F.col(EVENT_TIME).between(_moment(first), _moment(last)) for first, last in spans]
-        ids = self._spark.createDataFrame([(reference.reference_id,) for reference in references], [REFERENCE])
-        found = (
-            self._spark.table(self.name)
-            .where(reduce(or_, are_theirs))
-            .select(REFERENCE)
-            .join(F.broadcast(ids), on=REFERENCE, how="left_semi")
-            .distinct()
-        )
-        return {row[0] for row in found.collect()}
-
-    # Commits.
-
-    def target(self, wanted: Iterable[Struct]) -> Target:
-        """Describe the table to those who write its files, with the columns that take something of what is wanted."""
-        java, jvm = self._java(), self._jvm().org.apache.iceberg
-        names = RESERVED.union(*(one.columns for one in wanted))
+    def target(self, names: Container[str] | None = None) -> Target:
+        """Describe the table to those who write its files: all of its columns, or those of these names."""
+        java, jvm, form = self._java(), self._jvm().org.apache.iceberg, self._form
         spec = json.loads(jvm.PartitionSpecParser.toJson(java.spec()))
-        buckets = [int(found[1]) for one in spec["fields"] if (found := _BUCKETS.fullmatch(one["transform"]))]
-        fields = [one for one in fields_of(self._spark, java) if one["name"] in names]
-        return Target(fields, java.location(), spec["spec-id"], buckets[0] if buckets else 0)
+        transforms = [one["transform"] for one in spec["fields"]]
+        buckets = [int(found[1]) for one in transforms if (found := _BUCKETS.fullmatch(one))]
+        return Target(
+            fields=[one for one in fields_of(self.spark, java) if names is None or one["name"] in names],
+            location=java.location(),
+            spec_id=spec["spec-id"],
+            time=form.time,
+            unit="days" if "day" in transforms else "hours",
+            order=form.order,
+            user_buckets=buckets[0] if buckets else 0,
+        )
 
-    def append(self, files: Iterable[str], *, base: Offsets, offsets: Offsets, entries: int) -> None:
+    def append(self, files: Iterable[str], *, base: Offsets, offsets: Offsets, rows: int) -> None:
         """Append data files (Iceberg's JSON) and move the table's offsets from `base` to `offsets`, both in one commit.
 
         Compactions may come between, and other appends that tell no offsets.
@@ -184,13 +157,13 @@ class Table:
             position = position_of(java)
             if position.offsets != base:
                 raise OvertakenError(
-                    f"{self.name} holds the references up to {position.offsets}, this driver started from {base}: "
-                    "another driver has gone on"
+                    f"{self.name} holds what {self.topic} said up to {position.offsets}, "
+                    f"this driver started from {base}: another driver has gone on"
                 )
             transaction, told = java.newTransaction(), format_offsets(offsets)
             update = self._update(transaction, files, since=position.snapshot_id)
             try:
-                update.set(SUMMARY_OFFSETS, told).set(SUMMARY_ENTRIES, str(entries)).commit()
+                update.set(SUMMARY_OFFSETS, told).set(SUMMARY_ROWS, str(rows)).commit()
                 transaction.updateProperties().set(PROPERTY_OFFSETS, told).commit()
                 transaction.commitTransaction()
             except Py4JJavaError as error:
@@ -213,11 +186,15 @@ class Table:
             update.addRows(jvm.ContentFileParser.fromJson(mapper.readTree(file), spec))
         return update
 
+    def _java_schema(self, columns: Struct) -> Any:
+        text = json.dumps({"type": "struct", "fields": to_iceberg(columns)})
+        return self._jvm().org.apache.iceberg.SchemaParser.fromJson(text)
+
     def _java(self) -> Any:
-        return load_table(self._spark, self.name)
+        return load_table(self.spark, self.name)
 
     def _jvm(self) -> Any:
-        return self._spark._jvm  # noqa: SLF001 - py4j is the way in
+        return self.spark._jvm  # noqa: SLF001 - py4j is the way in
 
 
 def fields_of(spark: SparkSession, table: Any) -> list[dict[str, Any]]:
@@ -257,10 +234,6 @@ def told_by(snapshot: Any) -> Offsets:
     """Return the offsets that a snapshot states or carries."""
     summary = snapshot.summary()
     return parse_offsets(summary.get(SUMMARY_OFFSETS) or summary.get(SUMMARY_CARRIED) or "{}")
-
-
-def _moment(time_us: int) -> Column:
-    return F.timestamp_micros(F.lit(time_us))
 
 
 def format_offsets(offsets: Offsets) -> str:

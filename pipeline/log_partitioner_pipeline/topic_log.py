@@ -1,54 +1,65 @@
-"""The references topic read in slices, for jobs that keep their offsets themselves.
+"""A topic read in slices, for jobs that keep its offsets themselves.
 
 Owns the bounds of slices, and the check that offsets fit the topic. A message of one object has one reference, that of
-a pack thousands; so slices are bounded by references and bytes. Offsets never stand inside a message, so one that alone
-has more is a slice of its own; its rows are read by several tasks and in bounded Arrow batches all the same.
+a pack thousands; so slices are bounded by items and bytes. Offsets never stand inside a message, so one that alone has
+more is a slice of its own.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from log_partitioner.adapters.kafka.topics import Ends, KafkaTopics
 from log_partitioner.formats.model import TopicPartition
-from log_partitioner.formats.reference import Reference
 from log_partitioner_pipeline.errors import PipelineError
-from log_partitioner_pipeline.references import decode
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from log_partitioner.config.settings import KafkaSettings
     from log_partitioner.formats.model import SourceRecord
 
 Offsets = dict[int, int]
-"""Next offset by partition of the references topic."""
+"""Next offset by partition of the topic."""
+T = TypeVar("T")
 
 
 class Bounds(NamedTuple):
     """Bounds of a slice, unless its only message is larger."""
 
-    references_max: int
+    items_max: int
     bytes_max: int = 256 * 1024 * 1024
 
 
-class Slice(NamedTuple):
-    """References of committed messages, each id once, and the offsets behind them."""
+class Slice(NamedTuple, Generic[T]):
+    """Items of committed messages, such as references, and the offsets behind these messages."""
 
-    references: list[Reference]
+    items: list[T]
     offsets: Offsets
 
 
+class Items(NamedTuple, Generic[T]):
+    """The items of one message, and the bytes that they weigh."""
+
+    items: list[T]
+    size: int
+
+
 def read_slices(
-    settings: KafkaSettings, topic: str, offsets: Offsets, ends: dict[int, Ends], bounds: Bounds
-) -> Iterator[Slice]:
+    settings: KafkaSettings,
+    topic: str,
+    offsets: Offsets,
+    ends: dict[int, Ends],
+    *,
+    take: Callable[[SourceRecord], Items[T]],
+    bounds: Bounds,
+) -> Iterator[Slice[T]]:
     """Read on from these offsets to these ends; each slice is read when the caller takes it. None if nothing is new.
 
     A partition that has no offset yet begins at its beginning. The last slice goes to the ends, behind the markers of
-    transactions, too, and may have no reference.
+    transactions, too, and may have no item.
 
     Raises:
-        PipelineError: a message is none of references in a known version.
         CouldNotTellError: no broker answers.
     """
     reached = {number: end.first for number, end in ends.items()} | offsets
@@ -56,22 +67,28 @@ def read_slices(
     if stops:
         ranges = {TopicPartition(topic, number): (reached[number], stop) for number, stop in stops.items()}
         with KafkaTopics.of(settings) as topics:
-            yield from cut(topics.read(ranges), reached, stops, bounds)
+            yield from cut(topics.read(ranges), reached, stops, take=take, bounds=bounds)
 
 
-def cut(messages: Iterable[SourceRecord], starts: Offsets, stops: Offsets, bounds: Bounds) -> Iterator[Slice]:
+def cut(
+    messages: Iterable[SourceRecord],
+    starts: Offsets,
+    stops: Offsets,
+    *,
+    take: Callable[[SourceRecord], Items[T]],
+    bounds: Bounds,
+) -> Iterator[Slice[T]]:
     """Cut messages into slices; the offsets of the last one are `stops`."""
-    reached, references, size = dict(starts), dict[str, Reference](), 0
+    reached, items, size = dict(starts), list[T](), 0
     for message in messages:
-        found = decode([message])
-        more = message.size + sum(one.location.ranges[-1][1] for one in found)
-        if size and (len(references) + len(found) > bounds.references_max or size + more > bounds.bytes_max):
-            yield Slice(list(references.values()), dict(reached))
-            references, size = {}, 0
-        references |= {one.reference_id: one for one in found if one.reference_id not in references}
-        size += more
+        more = take(message)
+        if size and (len(items) + len(more.items) > bounds.items_max or size + more.size > bounds.bytes_max):
+            yield Slice(items, dict(reached))
+            items, size = [], 0
+        items += more.items
+        size += more.size
         reached[message.tp.partition] = message.offset + 1
-    yield Slice(list(references.values()), reached | stops)
+    yield Slice(items, reached | stops)
 
 
 def count_behind(offsets: Offsets, ends: dict[int, Ends]) -> int:
@@ -80,7 +97,7 @@ def count_behind(offsets: Offsets, ends: dict[int, Ends]) -> int:
 
 
 def require_unbroken(offsets: Offsets, ends: dict[int, Ends], topic: str) -> None:
-    """Refuse to go on if references are gone that were not read, or the topic is another one.
+    """Refuse to go on if messages are gone that were not read, or the topic is another one.
 
     A reader that has begun has an offset for every partition of that time: a partition without one is new, and begins
     at 0.
@@ -91,7 +108,7 @@ def require_unbroken(offsets: Offsets, ends: dict[int, Ends], topic: str) -> Non
     gone = [number for number, end in ends.items() if offsets and offsets.get(number, 0) < end.first]
     if gone:
         raise PipelineError(
-            f"references of {topic} were deleted before they were read: partitions {gone} begin at "
+            f"messages of {topic} were deleted before they were read: partitions {gone} begin at "
             f"{[ends[number].first for number in gone]}, read up to {[offsets.get(number, 0) for number in gone]}"
         )
     ahead = [number for number, offset in offsets.items() if number not in ends or offset > ends[number].next]

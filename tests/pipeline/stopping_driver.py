@@ -5,15 +5,17 @@ Whoever started it sees the line `stopped at POINT` in its output, and then kill
 
 import sys
 
+from log_partitioner_pipeline.announced import AnnouncedTable
 from log_partitioner_pipeline.cli import main
-from log_partitioner_pipeline.table import Table
+from log_partitioner_pipeline.entries import EntryTable
 from tests.pipeline.stopping import Point, stop_at
 
 # Where the driver stops: before or after a call of this method.
 POINTS: dict[str, Point] = {
-    "before the read": Point(Table, "append"),
-    "between data files and table commit": Point(Table, "_update", is_before=False),
-    "after the table commit": Point(Table, "append", is_before=False),
+    "between files and commit of an announcement": Point(AnnouncedTable, "_update", is_before=False),
+    "before the read": Point(EntryTable, "append"),
+    "between data files and table commit": Point(EntryTable, "_update", is_before=False),
+    "after the table commit": Point(EntryTable, "append", is_before=False),
 }
 
 

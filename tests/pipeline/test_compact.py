@@ -14,10 +14,10 @@ import pytest
 from log_partitioner.proof.oracle.equal import canonical
 from log_partitioner_pipeline.audit.auditor import Auditor, Options
 from log_partitioner_pipeline.audit.result import Window
+from log_partitioner_pipeline.entries import EntryTable
 from log_partitioner_pipeline.errors import PipelineError
 from log_partitioner_pipeline.jobs.compact import Compact, PassedHour, choose, utc_hours
 from log_partitioner_pipeline.jobs.materialize import Materialize
-from log_partitioner_pipeline.table import Table
 from log_partitioner_pipeline.upkeep import FileHour
 from tests.integration.harness import Deployment
 from tests.integration.one_worker import run_through
@@ -115,4 +115,4 @@ def test_utc_hours_of_a_zone() -> None:
 def position_of(lake: Lake) -> dict[int, int]:
     """Give the offsets that the table tells."""
     topic = lake.settings.worker.kafka.references_topic
-    return Table(lake.spark, lake.settings.pipeline.table, topic=topic).position().offsets
+    return EntryTable(lake.spark, lake.settings.pipeline.table, topic=topic).position().offsets

@@ -26,6 +26,7 @@ from log_partitioner_pipeline.audit.retired import ReferenceReader
 from log_partitioner_pipeline.audit.scope import Span
 from log_partitioner_pipeline.audit.verdicts import read_passed
 from log_partitioner_pipeline.backfill.ranges import Wanted
+from log_partitioner_pipeline.entries import EntryTable
 from log_partitioner_pipeline.errors import ObjectError, OvertakenError, TableError
 from log_partitioner_pipeline.jobs.backfill import Backfill
 from log_partitioner_pipeline.jobs.compact import Compact
@@ -34,7 +35,6 @@ from log_partitioner_pipeline.kafka import partition_ends, read_messages
 from log_partitioner_pipeline.retire import Retired, Retirement
 from log_partitioner_pipeline.retired import RetiredObjects
 from log_partitioner_pipeline.rows import read_rows
-from log_partitioner_pipeline.table import Table
 from log_partitioner_pipeline.topics import references
 from tests.integration.harness import Deployment
 from tests.integration.one_worker import run_through
@@ -271,7 +271,7 @@ def test_nothing_goes_where_others_change_the_table(world: World, monkeypatch: p
     deployment, lake, expected = world
     before = objects_of(deployment)
     topic = deployment.references_topic
-    position = Table(lake.spark, lake.settings.pipeline.table, topic=topic).position()
+    position = EntryTable(lake.spark, lake.settings.pipeline.table, topic=topic).position()
     verdicts = lake.spark.sql("SELECT DISTINCT table_id, table_snapshot, table_schema FROM lake.logs.verdicts")
     assert verdicts.collect() == [(position.table_id, position.snapshot_id, position.schema_id)]
     for table_id, count in ((position.table_id, HOURS), ("another", 0)):

@@ -20,18 +20,20 @@ from log_partitioner_pipeline.branches import Branch, load_table
 from log_partitioner_pipeline.changes import change_by_others
 from log_partitioner_pipeline.columns import Column, Struct
 from log_partitioner_pipeline.config import JobSettings
+from log_partitioner_pipeline.entries import EntryTable
 from log_partitioner_pipeline.errors import OvertakenError
 from log_partitioner_pipeline.objects import Objects
 from log_partitioner_pipeline.parquet import FileWriter
 from log_partitioner_pipeline.rows import arrow_schema
 from log_partitioner_pipeline.session import catalog_options
-from log_partitioner_pipeline.table import SUMMARY_CARRIED, Position, Table, format_offsets
+from log_partitioner_pipeline.table import SUMMARY_CARRIED, Position, format_offsets
 from log_partitioner_pipeline.upkeep import Upkeep
 from tests.pipeline.conftest import pipeline_variables, settings_of
 from tests.pipeline.others import by_others
 from tests.pipeline.packs import KEY, Entry, write_object
 
 TOPIC = "references"
+Make = Callable[[], EntryTable]
 (REFERENCE,) = write_object([Entry(KEY, {"n": 1})]).references
 LATER_MS = 4_000_000_000_000
 STRUCT = Struct({"s": Column("s", Struct({"m": Column("m", "long")}))})
@@ -59,20 +61,20 @@ def session(spark: SparkSession, settings: JobSettings) -> SparkSession:
 
 
 @pytest.fixture
-def table_of(session: SparkSession, settings: JobSettings) -> Callable[[], Table]:
+def table_of(session: SparkSession, settings: JobSettings) -> Callable[[], EntryTable]:
     """Make the table as a driver has it."""
 
-    def make() -> Table:
-        table = Table(session, settings.pipeline.table, topic=TOPIC)
+    def make() -> EntryTable:
+        table = EntryTable(session, settings.pipeline.table, topic=TOPIC)
         table.ensure()
         return table
 
     return make
 
 
-def files(table: Table, *names: str, time_s: int = 0) -> list[str]:
+def files(table: EntryTable, *names: str, time_s: int = 0) -> list[str]:
     """Write a row of each of these references, all in one hour; return the files."""
-    target = table.target([])
+    target = table.target_of([])
     of_time = {"event_time": time_s * 1_000_000, "hour": time_s // 3600 * 3_600_000_000}
     rows = [{"user": "u", **of_time, "_reference": name} for name in names]
     writer = FileWriter(Objects(S3Settings(bucket="none")), target)
@@ -87,12 +89,12 @@ def reference(name: str, time_s: int) -> Reference:
     return replace(REFERENCE, reference_id=name, event_time_min_us=time_us, event_time_max_us=time_us)
 
 
-def names_in(session: SparkSession, table: Table) -> list[str]:
+def names_in(session: SparkSession, table: EntryTable) -> list[str]:
     """Read the names back."""
     return sorted(row[0] for row in session.table(table.name).select(columns.REFERENCE).collect())
 
 
-def test_a_late_driver_adds_nothing(session: SparkSession, table_of: Callable[[], Table]) -> None:
+def test_a_late_driver_adds_nothing(session: SparkSession, table_of: Make) -> None:
     """Its files are written; its successor commits; whether it has looked at the offsets before or after that."""
     late, successor = table_of(), table_of()
     written = files(late, "a")
@@ -100,25 +102,25 @@ def test_a_late_driver_adds_nothing(session: SparkSession, table_of: Callable[[]
 
     def overtaken(*told: Any, **known: Any) -> Any:
         update = build(*told, **known)
-        successor.append(files(successor, "a"), base={}, offsets={0: 1}, entries=1)
+        successor.append(files(successor, "a"), base={}, offsets={0: 1}, rows=1)
         return update
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(late, "_update", overtaken)
         for _ in range(2):
             with pytest.raises(OvertakenError):
-                late.append(written, base={}, offsets={0: 1}, entries=1)
+                late.append(written, base={}, offsets={0: 1}, rows=1)
     assert names_in(session, late) == ["a"]
 
 
-def test_expiry_sets_no_offsets_back(session: SparkSession, table_of: Callable[[], Table]) -> None:
+def test_expiry_sets_no_offsets_back(session: SparkSession, table_of: Make) -> None:
     """A rewrite that began before an append carries the offsets from before it: the append's snapshot stays."""
     table = table_of()
     upkeep = Upkeep(session, table.name)
     positions = [table.position()]
     for offset in (1, 2, 3):
         written = files(table, f"{offset}a", f"{offset}b")
-        table.append(written, base=positions[-1].offsets, offsets={0: offset}, entries=2)
+        table.append(written, base=positions[-1].offsets, offsets={0: offset}, rows=2)
         positions.append(table.position())
     rewrite_all(session, upkeep, positions[2])
     upkeep.expire(before_ms=LATER_MS)
@@ -129,11 +131,11 @@ def test_expiry_sets_no_offsets_back(session: SparkSession, table_of: Callable[[
     assert names_in(session, table) == ["1a", "1b", "2a", "2b", "3a", "3b"]
 
 
-def test_maintenance_of_others_sets_no_offsets_back(session: SparkSession, table_of: Callable[[], Table]) -> None:
+def test_maintenance_of_others_sets_no_offsets_back(session: SparkSession, table_of: Make) -> None:
     """A rewrite that tells no offsets, and expiry of everything before it: managed tables do so by themselves."""
     table = table_of()
     for offset in (1, 2):
-        table.append(files(table, str(offset)), base=table.position().offsets, offsets={0: offset}, entries=1)
+        table.append(files(table, str(offset)), base=table.position().offsets, offsets={0: offset}, rows=1)
     first = table.position()
     name = table.name.removeprefix("lake.")
     session.sql(f"CALL lake.system.rewrite_data_files(table => '{name}', options => map('rewrite-all', 'true'))")
@@ -141,17 +143,17 @@ def test_maintenance_of_others_sets_no_offsets_back(session: SparkSession, table
     session.sql(f"CALL lake.system.expire_snapshots(table => '{name}', older_than => {later}, retain_last => 1)")
     assert table.position().offsets == first.offsets == {0: 2}
     with pytest.raises(OvertakenError):
-        table.append(files(table, "again"), base={}, offsets={0: 2}, entries=1)
-    table.append(files(table, "3"), base={0: 2}, offsets={0: 3}, entries=1)
+        table.append(files(table, "again"), base={}, offsets={0: 2}, rows=1)
+    table.append(files(table, "3"), base={0: 2}, offsets={0: 3}, rows=1)
     assert names_in(session, table) == ["1", "2", "3"]
 
 
-def test_a_table_that_was_rolled_back_is_filled_again(session: SparkSession, table_of: Callable[[], Table]) -> None:
+def test_a_table_that_was_rolled_back_is_filled_again(session: SparkSession, table_of: Make) -> None:
     """Its history tells the offsets of then, whatever was remembered beside it."""
     table = table_of()
-    table.append(files(table, "1"), base={}, offsets={0: 1}, entries=1)
+    table.append(files(table, "1"), base={}, offsets={0: 1}, rows=1)
     first = table.position()
-    table.append(files(table, "2"), base={0: 1}, offsets={0: 2}, entries=1)
+    table.append(files(table, "2"), base={0: 1}, offsets={0: 2}, rows=1)
     session.sql(f"CALL lake.system.rollback_to_snapshot('{table.name.removeprefix('lake.')}', {first.snapshot_id})")
     assert table.position().offsets == {0: 1}
 
@@ -162,7 +164,7 @@ def rewrite_all(session: SparkSession, upkeep: Upkeep, position: Position) -> No
     table.newAppend().set(SUMMARY_CARRIED, format_offsets(position.offsets)).commit()
 
 
-def test_others_may_change_the_table_at_the_same_moment(session: SparkSession, table_of: Callable[[], Table]) -> None:
+def test_others_may_change_the_table_at_the_same_moment(session: SparkSession, table_of: Make) -> None:
     """A rewrite, and rows of somebody who tells no offsets, cost a driver nothing but another attempt."""
     table = table_of()
     build, changes = table._update, iter(["append", "rewrite", "append"])
@@ -180,19 +182,19 @@ def test_others_may_change_the_table_at_the_same_moment(session: SparkSession, t
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(table, "_update", changed)
         for offset in (1, 2):
-            table.append(files(table, f"{offset}"), base=table.position().offsets, offsets={0: offset}, entries=1)
+            table.append(files(table, f"{offset}"), base=table.position().offsets, offsets={0: offset}, rows=1)
     assert names_in(session, table) == ["1", "2", "other", "other"]
     assert table.position().offsets == {0: 2}
     assert next(changes, None) is None
 
 
-def test_upkeep_of_an_old_table(session: SparkSession, table_of: Callable[[], Table]) -> None:
+def test_upkeep_of_an_old_table(session: SparkSession, table_of: Make) -> None:
     """A branch keeps a snapshot older than expired ones; hours of years; an append behind the hours' choice."""
     table = table_of()
     upkeep = Upkeep(session, table.name)
     for offset in (1, 2, 3):
         written = files(table, str(offset), time_s=offset * 3600 - 1)
-        table.append(written, base=table.position().offsets, offsets={0: offset}, entries=1)
+        table.append(written, base=table.position().offsets, offsets={0: offset}, rows=1)
         if offset == 1:
             Branch(session, table.name, "dead").begin_at(table.position().snapshot_id or 0)
     position = table.position()
@@ -200,7 +202,6 @@ def test_upkeep_of_an_old_table(session: SparkSession, table_of: Callable[[], Ta
     assert session.sql(f"SELECT * FROM {table.name}.snapshots").count() == 2
     assert {one.hour: one.offsets for one in upkeep.file_hours()} == {0: {0: 1}, 1: {0: 3}, 2: {0: 3}}
     assert upkeep.rewrite(range(0, 12_000, 2), position=position) == (0, 0)
-    assert table.holds([reference("1", 3599), reference("3", 10_799), reference("4", 2_000_000_000)]) == {"1", "3"}
     assert upkeep.rewrite([0, 1, 2], position=Position({0: 2}, position.snapshot_id)) is None
 
 
@@ -219,26 +220,26 @@ def test_states_of_other_dates_are_not_read(session: SparkSession) -> None:
     assert re.search(r"IcebergScan\(.*filters=[^)]*date (=|IN)", found._jdf.queryExecution().toString())
 
 
-def with_struct(table_of: Callable[[], Table]) -> Table:
+def with_struct(table_of: Make) -> EntryTable:
     """Make the table, where it is not there, with a struct in it."""
     table = table_of()
     table.widen([STRUCT])
     return table
 
 
-def looked_at(table: Table) -> Position:
+def looked_at(table: EntryTable) -> Position:
     """Append twice, and give the position then, as its jobs read it."""
     for offset, name in ((1, "a"), (2, "b")):
-        table.append(files(table, name), base=table.position().offsets, offsets={0: offset}, entries=1)
+        table.append(files(table, name), base=table.position().offsets, offsets={0: offset}, rows=1)
     return table.position()
 
 
-def test_its_own_jobs_change_nothing(session: SparkSession, table_of: Callable[[], Table]) -> None:
+def test_its_own_jobs_change_nothing(session: SparkSession, table_of: Make) -> None:
     """An append, a rewrite, a column more, a branch, expiry of what was before."""
     table = with_struct(table_of)
     since = looked_at(table)
     upkeep = Upkeep(session, table.name)
-    table.append(files(table, "c"), base=since.offsets, offsets={0: 3}, entries=1)
+    table.append(files(table, "c"), base=since.offsets, offsets={0: 3}, rows=1)
     assert upkeep.rewrite([one.hour for one in upkeep.file_hours()], position=table.position()) == (3, 1)
     table.widen([Struct({"n": Column("n", "long")}), STRUCT])
     Branch(session, table.name, "other").begin_at(since.snapshot_id or 0)
@@ -265,9 +266,7 @@ def test_its_own_jobs_change_nothing(session: SparkSession, table_of: Callable[[
         ("DROP TABLE {table}", r"it was made anew"),
     ],
 )
-def test_what_others_do_is_told(
-    statement: str, told: str, session: SparkSession, table_of: Callable[[], Table]
-) -> None:
+def test_what_others_do_is_told(statement: str, told: str, session: SparkSession, table_of: Make) -> None:
     """Rows updated, deleted, added, rewritten, rolled back; columns dropped or renamed; another table of that name.
 
     An append of its own on top of it hides nothing.
@@ -282,12 +281,12 @@ def test_what_others_do_is_told(
     )
     if not statement.startswith(("ALTER", "CALL lake.system.rollback")):
         table = with_struct(table_of)
-        table.append(files(table, "c"), base=table.position().offsets, offsets={0: 9}, entries=1)
+        table.append(files(table, "c"), base=table.position().offsets, offsets={0: 9}, rows=1)
     change = change_by_others(load_table(session, table.name), since)
     assert re.fullmatch(told, change or "")
 
 
-def test_a_snapshot_shows_columns_that_were_dropped_since(session: SparkSession, table_of: Callable[[], Table]) -> None:
+def test_a_snapshot_shows_columns_that_were_dropped_since(session: SparkSession, table_of: Make) -> None:
     """Which is why what is about to be relied on is read from the table as it is, not as of a snapshot."""
     table = table_of()
     snapshot_id = looked_at(table).snapshot_id

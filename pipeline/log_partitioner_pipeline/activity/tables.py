@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from log_partitioner_pipeline.reference_log import Offsets
+    from log_partitioner_pipeline.topic_log import Offsets
 
 FORMAT = "1"
 PROPERTY_FORMAT = "log-partitioner.activity-format"

@@ -12,7 +12,7 @@ import msgspec
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from log_partitioner.formats.dead_letter import HEADER_REASON, RECORD_SUFFIX, decode_stored_record, parse_headers
+from log_partitioner.formats.dead_letter import RECORD_SUFFIX, decode_stored_record, own_headers, parse_headers
 from log_partitioner.formats.findings import Kind
 from log_partitioner.formats.model import SourceRecord
 from log_partitioner.formats.object_key import check_key
@@ -93,13 +93,10 @@ def read_dead_letters(batches: Batches, *, settings: Settings, schema: pa.Schema
 
 
 def _named(message: Row, fetch: Callable[[str], Stored | None]) -> Iterator[Row]:
-    """Outline: the record's own headers come first, ours from the last reason on."""
     headers = _headers_of(message)
-    names = [name for name, _ in headers]
-    begin = len(names) - 1 - names[::-1].index(HEADER_REASON) if HEADER_REASON in names else 0
     at = f"dead letter {message['partition']}/{message['offset']}"
     try:
-        says = parse_headers(headers[begin:])
+        says = parse_headers(headers)
     except ValueError as error:
         yield {"kind": Kind.DEAD_LETTER_WRONG, "text": f"{at}: its headers cannot be read: {error!r}"}
         return
@@ -116,7 +113,7 @@ def _named(message: Row, fetch: Callable[[str], Stored | None]) -> Iterator[Row]
         "all_of_it": indexes is None,
         "first_index": indexes[0] if indexes else -1,
     }
-    value, key, own = value_digest(message["value"]), message["key"], headers[:begin]
+    value, key, own = value_digest(message["value"]), message["key"], own_headers(headers)
     problem: Row = {}
     if says.object_key is not None:
         try:

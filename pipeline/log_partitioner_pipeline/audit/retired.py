@@ -13,9 +13,9 @@ from pyspark.sql import functions as F
 from log_partitioner_pipeline.audit import sides
 from log_partitioner_pipeline.branches import load_table
 from log_partitioner_pipeline.changes import columns_lost
+from log_partitioner_pipeline.entries import EntryTable
 from log_partitioner_pipeline.retired import RetiredObjects
 from log_partitioner_pipeline.session import CATALOG
-from log_partitioner_pipeline.table import Table
 from log_partitioner_pipeline.topics import sources_of
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ class ReferenceReader:
 def find_position(spark: SparkSession, settings: JobSettings) -> Position | None:
     """Read the position of the table; None if there is no table."""
     topic = settings.worker.kafka.references_topic
-    table = Table(spark, settings.pipeline.table, topic=topic)
+    table = EntryTable(spark, settings.pipeline.table, topic=topic)
     return table.position() if spark.catalog.tableExists(table.name) else None
 
 

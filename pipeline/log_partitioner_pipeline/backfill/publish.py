@@ -111,7 +111,7 @@ class Rivals:
         """
         run = self._run
         for message in self._references.read():
-            references = decode([message])
+            references = decode(message)
             if any(one.batch_id == run.batch_id for one in references):
                 self._own += 1
             elif any(one.group_id == run.group_id and intersects(one, run.ranges) for one in references):

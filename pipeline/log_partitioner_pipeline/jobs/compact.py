@@ -18,12 +18,12 @@ import structlog
 
 from log_partitioner.formats.flush_record import Lineage
 from log_partitioner_pipeline.audit.verdicts import read_passed
+from log_partitioner_pipeline.entries import EntryTable
 from log_partitioner_pipeline.errors import PipelineError
 from log_partitioner_pipeline.jobs import sentences
 from log_partitioner_pipeline.progress import StepProgress
 from log_partitioner_pipeline.retire import Retired, Retirement
 from log_partitioner_pipeline.session import CATALOG, open_session
-from log_partitioner_pipeline.table import Table
 from log_partitioner_pipeline.upkeep import FileHour, Rewritten, Upkeep
 from log_partitioner_pipeline.whose import choose_group, group_of, require_group
 
@@ -75,7 +75,7 @@ class Compact:
         self._topic = settings.worker.kafka.references_topic
         self._lineage = Lineage(settings.worker.kafka.group_id, [])
         self._zone = settings.worker.partition.zone
-        self.table = Table(spark, settings.pipeline.table, topic=self._topic)
+        self.table = EntryTable(spark, settings.pipeline.table, topic=self._topic)
         self.upkeep = Upkeep(spark, self.table.name)
         self._log = structlog.get_logger("compact")
 

@@ -1,7 +1,7 @@
 """References topic -> table, exactly once (DESIGN 8).
 
 The table itself states the offsets it has reached. The messages behind them are read in slices of so many references
-and bytes (`reference_log`); each slice is one commit of rows and offsets together. A continuous run catches
+and bytes (`topic_log`); each slice is one commit of rows and offsets together. A continuous run catches
 up once an interval, and at once where that took longer: it never waits while it is behind.
 """
 
@@ -15,18 +15,19 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from log_partitioner_pipeline.announced import DEAD_LETTERS, FLUSHES, REFERENCES, AnnouncedTable, announced_before
 from log_partitioner_pipeline.columns import Struct, wanted_by
+from log_partitioner_pipeline.entries import EntryTable
 from log_partitioner_pipeline.errors import PipelineError
 from log_partitioner_pipeline.kafka import partition_ends
 from log_partitioner_pipeline.objects import Objects
 from log_partitioner_pipeline.parquet import write_files
 from log_partitioner_pipeline.pieces import projection_text
 from log_partitioner_pipeline.progress import StepProgress
-from log_partitioner_pipeline.reference_log import Bounds, Slice, count_behind, read_slices, require_unbroken
-from log_partitioner_pipeline.references import SchemaTexts
+from log_partitioner_pipeline.references import SchemaTexts, once, weigh
 from log_partitioner_pipeline.session import open_session
-from log_partitioner_pipeline.table import Offsets, Table
 from log_partitioner_pipeline.topic_identity import require_same_topic
+from log_partitioner_pipeline.topic_log import Bounds, Slice, count_behind, read_slices, require_unbroken
 from log_partitioner_pipeline.whose import OneHistory, claim, history_of
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
     from log_partitioner.formats.reference import Reference
     from log_partitioner_pipeline.config import JobSettings
+    from log_partitioner_pipeline.table import Offsets
 
 _NEWEST_HOURS = """
 SELECT hour, count(*) AS entries, count(DISTINCT user) AS users
@@ -67,7 +69,9 @@ class Materialize:
         self._settings = settings.pipeline.materialize
         self._topic = settings.worker.kafka.references_topic
         run_id = uuid.uuid4().hex[:12]
-        self._table = Table(spark, settings.pipeline.table, topic=self._topic)
+        self._table = EntryTable(spark, settings.pipeline.table, topic=self._topic)
+        self._references = AnnouncedTable(spark, settings, REFERENCES)
+        self._beside = [AnnouncedTable(spark, settings, kind) for kind in (DEAD_LETTERS, FLUSHES)]
         self._objects = Objects(settings.worker.s3)
         self._schema_texts = SchemaTexts(self._objects)
         self._log = structlog.get_logger("materialize").bind(run=run_id)
@@ -99,31 +103,35 @@ class Materialize:
         self._log.info("materialize_ended", offsets=self._offsets)
 
     def _catch_up(self) -> None:
-        """Commit everything that there is now."""
+        """Commit everything that there is now: first what was announced, then its entries."""
         kafka = self._worker.kafka
         require_same_topic(self._spark, self._table.name, topic=self._topic, kafka=kafka)
         ends = partition_ends(kafka, self._topic)
         require_unbroken(self._offsets, ends, self._topic)
+        self._progress.step("announcements")
+        announced = {table.topic: table.catch_up() for table in self._beside}
+        announced[self._topic] = self._references.catch_up(ends)
+        if any(announced.values()):
+            self._log.info("announcements_materialized", rows=announced)
         behind = count_behind(self._offsets, ends)
         self._progress.step("references", total=behind, unit="offsets")
         bounds = Bounds(self._settings.references_max)
-        for one in read_slices(kafka, self._topic, self._offsets, ends, bounds):
+        for one in read_slices(kafka, self._topic, self._offsets, ends, take=weigh, bounds=bounds):
             self._commit(one)
             self._progress.reach(behind - count_behind(one.offsets, ends))
 
-    def _commit(self, of_it: Slice) -> None:
+    def _commit(self, of_it: Slice[Reference]) -> None:
         """Outline: references -> those that are new -> columns of exact schemas -> files -> one commit."""
         begun = time.monotonic()
-        references = self._history.take(of_it.references)
+        references = self._history.take(once(of_it.items))
         claim(self._spark, self._table.name, self._history)
-        held = self._table.holds(references)
+        held = announced_before(self._references, references, self._offsets)
         new = [reference for reference in references if reference.reference_id not in held]
         wanted = self._wanted(new)
         self._table.widen(wanted)
-        target = self._table.target(wanted)
-        files = write_files(self._spark, new, target, s3=self._worker.s3)
+        files = write_files(self._spark, new, self._table.target_of(wanted), s3=self._worker.s3)
         entries = sum(reference.entries for reference in new)
-        self._table.append(files, base=self._offsets, offsets=of_it.offsets, entries=entries)
+        self._table.append(files, base=self._offsets, offsets=of_it.offsets, rows=entries)
         self._offsets = of_it.offsets
         self._progress.count(references=len(new), entries=entries)
         self._log.info(

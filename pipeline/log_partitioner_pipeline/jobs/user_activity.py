@@ -26,9 +26,10 @@ from log_partitioner_pipeline.jobs import sentences
 from log_partitioner_pipeline.kafka import partition_ends
 from log_partitioner_pipeline.pieces import encode_share, share_out
 from log_partitioner_pipeline.progress import StepProgress
-from log_partitioner_pipeline.reference_log import Bounds, Offsets, Slice, count_behind, read_slices, require_unbroken
+from log_partitioner_pipeline.references import once, weigh
 from log_partitioner_pipeline.session import open_session
 from log_partitioner_pipeline.topic_identity import require_same_topic
+from log_partitioner_pipeline.topic_log import Bounds, Offsets, Slice, count_behind, read_slices, require_unbroken
 from log_partitioner_pipeline.whose import OneHistory, claim, history_of
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ class UserActivity:
             with self._progress:
                 self._progress.step("references", total=0 if continuous else behind, unit="offsets")
                 while True:
-                    slices = read_slices(self._worker.kafka, self._topic, offsets, ends, bounds)
+                    slices = read_slices(self._worker.kafka, self._topic, offsets, ends, take=weigh, bounds=bounds)
                     for one in join(slices, interval_s=self._settings.interval_s, now_s=time.monotonic):
                         self._wait_until_due()
                         self._count(one)
@@ -123,10 +124,10 @@ class UserActivity:
     def _wait_until_due(self) -> None:
         time.sleep(seconds_until_due(self._written_at_ms, now_ms=_now_ms(), interval_s=self._settings.interval_s))
 
-    def _count(self, of_it: Slice) -> None:
+    def _count(self, of_it: Slice[Reference]) -> None:
         """Count references: new states of hours -> new states of days -> write all of them, offsets last."""
         begun = time.monotonic()
-        references = self._history.take(of_it.references)
+        references = self._history.take(once(of_it.items))
         claim(self._spark, self._hours.name, self._history)
         changed = self._update(references, of_it.offsets)
         self._written_at_ms = _now_ms()
@@ -197,12 +198,14 @@ class UserActivity:
         self._hours.write_offsets(self._topic, update.offsets)
 
 
-def join(slices: Iterable[Slice], *, interval_s: float, now_s: Callable[[], float]) -> Iterator[Slice]:
+def join(
+    slices: Iterable[Slice[Reference]], *, interval_s: float, now_s: Callable[[], float]
+) -> Iterator[Slice[Reference]]:
     """Join the slices that are read within an interval, so that each state is written once for all of them.
 
     A driver that is far behind reads `_SLICES_MAX` at most before it writes: references in hand take its memory.
     """
-    some: list[Slice] = []
+    some: list[Slice[Reference]] = []
     begun_s = now_s()
     for one in slices:
         some.append(one)
@@ -213,9 +216,8 @@ def join(slices: Iterable[Slice], *, interval_s: float, now_s: Callable[[], floa
         yield _one_of(some)
 
 
-def _one_of(slices: list[Slice]) -> Slice:
-    references = {one.reference_id: one for some in slices for one in some.references}
-    return Slice(list(references.values()), slices[-1].offsets)
+def _one_of(slices: list[Slice[Reference]]) -> Slice[Reference]:
+    return Slice([one for some in slices for one in some.items], slices[-1].offsets)
 
 
 def seconds_until_due(written_at_ms: int, *, now_ms: int, interval_s: float) -> float:

@@ -156,3 +156,9 @@ def parse_headers(headers: Headers | Iterable[tuple[str, bytes | None]]) -> Dead
             found[name] = value
     texts = {name: value.decode() for name, value in found.items()}
     return msgspec.convert(texts, DeadLetterHeaders, strict=False)
+
+
+def own_headers(headers: Headers) -> Headers:
+    """Return the record's own headers from those of its dead letter: what stands before ours."""
+    begins = [number for number, (name, _) in enumerate(headers) if name == HEADER_REASON]
+    return headers[: begins[-1]] if begins else ()

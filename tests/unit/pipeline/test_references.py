@@ -12,7 +12,7 @@ from log_partitioner.formats.reference import SchemaLocation, encode_message
 from log_partitioner_pipeline.errors import ObjectError, PipelineError
 from log_partitioner_pipeline.objects import Objects
 from log_partitioner_pipeline.reference_rows import expand, reference_of
-from log_partitioner_pipeline.references import SchemaTexts, decode, time_spans
+from log_partitioner_pipeline.references import SchemaTexts, decode, once, time_spans
 from tests.pipeline.packs import KEY, Entry, split_message, write_object
 
 (REFERENCE,) = write_object([Entry(KEY, {"n": 1})]).references
@@ -45,7 +45,7 @@ def message(offset: int, value: bytes | None) -> SourceRecord:
 def test_what_is_no_reference(value: bytes | None) -> None:
     """A message without a value, or with bytes that are no text, is named by its place."""
     with pytest.raises(PipelineError, match="partition 2 offset 7"):
-        decode([message(7, value)])
+        decode(message(7, value))
 
 
 def test_every_line_of_a_message_is_a_reference() -> None:
@@ -53,8 +53,9 @@ def test_every_line_of_a_message_is_a_reference() -> None:
     pack = write_object(Entry(PartitionKey(f"u{at}", *KEY[1:]), {"n": at}) for at in range(4))
     halves = [encode_message(one) for one in split_message(pack.message, lines_max=2)]
     messages = [message(at, value) for at, value in enumerate([*halves, *halves, encode_message(pack.message)])]
-    assert decode(messages) == pack.references
-    assert [one.reference_id for one in decode(messages)] == ["b-0", "b-1", "b-2", "b-3"]
+    found = once(one for message in messages for one in decode(message))
+    assert found == pack.references
+    assert [one.reference_id for one in found] == ["b-0", "b-1", "b-2", "b-3"]
 
 
 def test_a_reference_as_a_row_of_a_frame_and_back() -> None:

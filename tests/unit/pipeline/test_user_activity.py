@@ -4,8 +4,9 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
+from log_partitioner.formats.reference import Reference
 from log_partitioner_pipeline.jobs.user_activity import join
-from log_partitioner_pipeline.reference_log import Slice
+from log_partitioner_pipeline.topic_log import Slice
 from tests.pipeline.packs import KEY, Entry, write_object
 
 INTERVAL_S = 60.0
@@ -18,17 +19,17 @@ class Clock:
     def __init__(self) -> None:
         self.now_s = 0.0
 
-    def read(self, number: int, *, seconds: float) -> Iterator[Slice]:
+    def read(self, number: int, *, seconds: float) -> Iterator[Slice[Reference]]:
         """Read as many slices, of a reference each, in so many seconds each."""
         for offset in range(number):
             self.now_s += seconds
             yield Slice([replace(REFERENCE, reference_id=f"b-{offset}")], {0: offset + 1})
 
-    def joined(self, slices: Iterator[Slice], counting_s: float = 0.0) -> list[tuple[int, int]]:
+    def joined(self, slices: Iterator[Slice[Reference]], counting_s: float = 0.0) -> list[tuple[int, int]]:
         """Join them and count what is joined in so many seconds: how many references, and up to which offset."""
         found = []
         for one in join(slices, interval_s=INTERVAL_S, now_s=lambda: self.now_s):
-            found.append((len(one.references), one.offsets[0]))
+            found.append((len(one.items), one.offsets[0]))
             self.now_s += counting_s
         return found
 

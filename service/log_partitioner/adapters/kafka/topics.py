@@ -185,39 +185,35 @@ class KafkaTopics:
         waiting = {tp: end for tp, (first, end) in ranges.items() if first < end}
         reached = {tp: ranges[tp][0] for tp in waiting}
         client, until = self._client(), self._wait()
-        client.assign(_places(reached))
-        try:
-            while waiting:
-                self._patience.require()
-                if until.has_passed():
-                    raise UnansweredError(f"{min(waiting)} is not read in time", KafkaError(KafkaError._TIMED_OUT))  # noqa: SLF001
-                left = sum(end - reached[tp] for tp, end in waiting.items())
-                messages, is_lost = client.consume(min(left, _MESSAGES_AT_ONCE), _POLL_S), False
-                for message in messages:
-                    error, tp, offset = message.error(), _place(message), message.offset()
-                    if tp is not None and tp not in waiting:
+        _assign(client, reached)
+        while waiting:
+            self._patience.require()
+            if until.has_passed():
+                raise UnansweredError(f"{min(waiting)} is not read in time", KafkaError(KafkaError._TIMED_OUT))  # noqa: SLF001
+            left = sum(end - reached[tp] for tp, end in waiting.items())
+            messages, is_lost = client.consume(min(left, _MESSAGES_AT_ONCE), _POLL_S), False
+            for message in messages:
+                error, tp, offset = message.error(), _place(message), message.offset()
+                if tp is not None and tp not in waiting:
+                    continue
+                if error is not None and error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001
+                    if tp is not None and offset is not None and offset >= waiting[tp]:
+                        is_lost = True
                         continue
-                    if error is not None and error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001
-                        if tp is not None and offset is not None and offset >= waiting[tp]:
-                            is_lost = True
-                            continue
-                        raise UnansweredError(f"reading {tp or 'topics'}", error, offset)
-                    assert tp is not None, "a record and an end are of a TopicPartition"
-                    assert offset is not None, "and have an offset"
-                    if error is None and offset < waiting[tp]:
-                        reached[tp] = offset + 1
-                        yield _record(message, tp, offset)
-                    if offset + (error is None) >= waiting[tp]:
-                        del waiting[tp]
-                        client.pause(_places({tp: offset}))
-                if is_lost:  # behind a broken batch the library goes anywhere, and may fetch no more (KAFKA_FACTS L1)
-                    client.resume(_places(reached))
-                    client.assign(_places({tp: reached[tp] for tp in waiting}))
-                elif messages:
-                    until = self._wait()  # after they were taken, which may be slow
-        finally:
-            client.resume(_places(reached))  # a pause may outlive the assignment (KAFKA_FACTS R9)
-            client.unassign()
+                    raise UnansweredError(f"reading {tp or 'topics'}", error, offset)
+                assert tp is not None, "a record and an end are of a TopicPartition"
+                assert offset is not None, "and have an offset"
+                if error is None and offset < waiting[tp]:
+                    reached[tp] = offset + 1
+                    yield _record(message, tp, offset)
+                if offset + (error is None) >= waiting[tp]:
+                    del waiting[tp]
+                    client.pause(_places({tp: offset}))
+            if is_lost:  # behind a broken batch the library goes anywhere, and may fetch no more (KAFKA_FACTS L1)
+                _assign(client, {tp: reached[tp] for tp in waiting})
+            elif messages:
+                until = self._wait()  # after they were taken, which may be slow
+        client.unassign()
 
     def _client(self, isolation: str = "read_committed") -> confluent_kafka.Consumer:
         if isolation not in self._clients:
@@ -238,6 +234,11 @@ class KafkaTopics:
             return answer_of(until, lambda: call(until.timeout_s()), self._patience)
         except KafkaException as error:
             raise UnansweredError(f"{what} of {self._options['bootstrap.servers']}", error.args[0]) from error
+
+
+def _assign(client: confluent_kafka.Consumer, offsets: Mapping[TopicPartition, int]) -> None:
+    client.assign(_places(offsets))
+    client.resume(_places(offsets))  # a pause may outlive an assignment (KAFKA_FACTS R9)
 
 
 def _places(offsets: Mapping[TopicPartition, int]) -> list[confluent_kafka.TopicPartition]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from log_partitioner.formats.dead_letter import HEADER_REASON, DeadLetterHeaders, parse_headers
+from log_partitioner.formats.dead_letter import DeadLetterHeaders, own_headers, parse_headers
 from log_partitioner.formats.findings import Kind
 from log_partitioner.formats.flush_record import (
     Adoption,
@@ -225,10 +225,8 @@ class Announced:
                 raise ValueError("a message without references")
             is_ours = all(has_reference(self._lineage, one) for one in references)
             return _Message(references[0].batch_id, references[0].group_id, is_ours, references, None)
-        names = [name for name, _ in message.headers]
-        begin = len(names) - 1 - names[::-1].index(HEADER_REASON) if HEADER_REASON in names else 0
-        says = parse_headers(message.headers[begin:])
-        letter = SeenDeadLetter(says, message.key, message.headers[:begin], value_digest(message.value))
+        says = parse_headers(message.headers)
+        letter = SeenDeadLetter(says, message.key, own_headers(message.headers), value_digest(message.value))
         is_ours = self._lineage.has(says.group_id, *letter.tp, says.end_offset or says.offset + 1)
         return _Message(says.batch_id, says.group_id, is_ours, [], letter)
 

@@ -1,14 +1,15 @@
-"""Slices are bounded by references and bytes, with offsets that never stand inside a message."""
+"""Slices are bounded by items and bytes, with offsets that never stand inside a message."""
 
 from collections.abc import Iterable
 from itertools import count
 
 from log_partitioner.formats.model import PartitionKey, SourceRecord, TopicPartition
 from log_partitioner.formats.reference import encode_message
-from log_partitioner_pipeline.reference_log import Bounds, Offsets, cut
+from log_partitioner_pipeline.references import once, weigh
+from log_partitioner_pipeline.topic_log import Bounds, Offsets, cut
 from tests.pipeline.packs import KEY, Entry, write_object
 
-BOUNDS = Bounds(references_max=10, bytes_max=1 << 30)
+BOUNDS = Bounds(items_max=10, bytes_max=1 << 30)
 _NUMBERS = count()
 
 
@@ -21,7 +22,7 @@ def message(partition: int, offset: int, references: int) -> SourceRecord:
 
 def cuts(messages: Iterable[SourceRecord], stops: Offsets, bounds: Bounds = BOUNDS) -> list[tuple[int, Offsets]]:
     """Give the references and the offsets of each slice."""
-    return [(len(one.references), one.offsets) for one in cut(messages, {}, stops, bounds)]
+    return [(len(once(one.items)), one.offsets) for one in cut(messages, {}, stops, take=weigh, bounds=bounds)]
 
 
 def test_a_slice_has_as_many_references_as_it_may() -> None:
@@ -38,7 +39,7 @@ def test_a_slice_has_as_many_bytes_as_it_may() -> None:
     weight = len(value) + sum(one.location.ranges[-1][1] for one in written.references)
     messages = [message(0, offset, 1)._replace(value=value) for offset in range(5)]
     for most, ends in ((2 * weight, [2, 4, 5]), (2 * weight - 1, [1, 2, 3, 4, 5])):
-        found = cuts(messages, {0: 5}, Bounds(references_max=1000, bytes_max=most))
+        found = cuts(messages, {0: 5}, Bounds(items_max=1000, bytes_max=most))
         assert [offsets for _, offsets in found] == [{0: end} for end in ends]
 
 
@@ -51,7 +52,7 @@ def test_a_message_with_more_is_a_slice_of_its_own() -> None:
 def test_partitions_come_forward_in_the_order_of_their_messages() -> None:
     """Each slice has the offsets of all; those that have not come yet stay where they were."""
     messages = [message(1, 7, 4), message(0, 0, 4), message(0, 1, 4), message(1, 9, 4)]
-    found = list(cut(messages, {0: 0, 1: 7, 2: 3}, {0: 2, 1: 11, 2: 4}, BOUNDS))
+    found = list(cut(messages, {0: 0, 1: 7, 2: 3}, {0: 2, 1: 11, 2: 4}, take=weigh, bounds=BOUNDS))
     assert [one.offsets for one in found] == [{0: 1, 1: 8, 2: 3}, {0: 2, 1: 11, 2: 4}]
 
 

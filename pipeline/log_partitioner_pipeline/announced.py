@@ -1,0 +1,239 @@
+"""References, flush records and dead letters as tables beside the one of entries.
+
+materialize keeps them, a row for each line of a message, with the offsets of their topics in their snapshots. They
+answer by predicate what a topic answers only by being read as a whole, and keep what its retention takes. A message
+that is none of its kind is a row of its place alone. Values of dead letters, which hold the logs of users, stay where
+they are: a row has the digest of the record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import reduce
+from operator import attrgetter, or_
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+import pyarrow as pa
+from pyspark.sql import functions as F
+
+from log_partitioner.formats.dead_letter import own_headers, parse_headers
+from log_partitioner.formats.flush_record import Adoption, decode_flushes
+from log_partitioner.formats.model import SourceRecord
+from log_partitioner.proof.oracle.judge import record_digest, value_digest
+from log_partitioner_pipeline.columns import Kind, ListOf, Struct, struct_of
+from log_partitioner_pipeline.kafka import partition_ends
+from log_partitioner_pipeline.parquet import write_rows
+from log_partitioner_pipeline.reference_rows import lines_of
+from log_partitioner_pipeline.references import time_spans
+from log_partitioner_pipeline.rows import arrow_schema
+from log_partitioner_pipeline.table import Form, Table
+from log_partitioner_pipeline.topic_identity import require_same_topic
+from log_partitioner_pipeline.topic_log import Bounds, Items, read_slices, require_unbroken
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, SparkSession
+
+    from log_partitioner.adapters.kafka.topics import Ends
+    from log_partitioner.config.settings import KafkaSettings
+    from log_partitioner.formats.reference import Reference
+    from log_partitioner_pipeline.config import JobSettings
+    from log_partitioner_pipeline.table import Offsets
+
+Row = dict[str, Any]
+
+ANNOUNCED_AT = "announced_at"
+_PLACE = "message_partition", "message_offset"
+_BOUNDS = Bounds(items_max=50_000, bytes_max=64 * 1024 * 1024)
+_TIME_US_MAX = 253_402_300_799_999_999  # the year 9999, beyond which Spark shows nothing
+
+
+class Announcement(NamedTuple):
+    """A kind of message, and the rows that stand for one; `name` is that of its table, `topic` is told by settings."""
+
+    name: str
+    topic: Callable[[KafkaSettings], str]
+    columns: Struct
+    rows_of: Callable[[SourceRecord], Iterable[Row]]
+
+
+_TP: dict[str, Kind] = {"topic": "string", "partition": "int"}
+_AT: dict[str, Kind] = {_PLACE[0]: "int", _PLACE[1]: "long", ANNOUNCED_AT: "timestamptz"}
+
+
+def _strings(*names: str) -> dict[str, Kind]:
+    return dict.fromkeys(names, "string")
+
+
+def _longs(*names: str) -> dict[str, Kind]:
+    return dict.fromkeys(names, "long")
+
+
+_LOCATION = struct_of(
+    **_strings("bucket", "object", "etag", "version_id"),
+    size="long",
+    checksum=struct_of(**_strings("algorithm", "value")),
+    ranges=ListOf(ListOf("long")),
+)
+_SOURCE = struct_of(**_TP, **_longs("first_offset", "next_offset", "min_offset", "max_offset", "entries"))
+_FLUSHED = struct_of(
+    **_TP,
+    **_longs("first_offset", "next_offset", "min_offset", "max_offset", "timestamp_max_ms", "idle_since_ms"),
+    **_longs("records", "entries", "dead_letters"),
+)
+_TOTALS = struct_of(
+    **_longs("records", "entries", "entries_in_files", "dead_letters", "dead_letter_records", "references", "bytes")
+)
+
+
+def _reference_rows(message: SourceRecord) -> Iterator[Row]:
+    for line in lines_of(message.key, message.value):
+        times = {f"event_time_{end}": line.pop(f"event_time_{end}_us", None) for end in ("min", "max")}
+        yield line | times
+
+
+def _flush_rows(message: SourceRecord) -> Iterator[Row]:
+    try:
+        record = decode_flushes(message.value or b"")
+    except msgspec.DecodeError:
+        yield {}
+        return
+    row = msgspec.to_builtins(record)
+    if not isinstance(record, Adoption):
+        row |= {"started_at": 1000 * record.started_at_ms, "ended_at": 1000 * record.ended_at_ms}
+    yield row
+
+
+def _letter_rows(message: SourceRecord) -> Iterator[Row]:
+    try:
+        says = parse_headers(message.headers)
+    except ValueError:
+        yield {}
+        return
+    own = own_headers(message.headers)
+    digest = record_digest(value=value_digest(message.value), key=message.key, headers=own)
+    yield msgspec.structs.asdict(says) | {
+        "indexes": says.indexes,
+        "recorded_at": None if says.timestamp_ms is None else 1000 * says.timestamp_ms,
+        "record_digest": digest if says.object_key is None else None,
+    }
+
+
+REFERENCES = Announcement(
+    "references",
+    attrgetter("references_topic"),
+    struct_of(
+        **_AT,
+        line="int",
+        **_strings("reference_id", "batch_id", "group_id", "worker"),
+        generation="long",
+        location=_LOCATION,
+        **_strings("user", "date"),
+        hour="int",
+        entries="long",
+        event_time_min="timestamptz",
+        event_time_max="timestamptz",
+        **_strings("schema_fingerprint", "schema_object", "projection"),
+        sources=ListOf(_SOURCE),
+        **_longs("header_bytes", "start", "length"),
+        is_keyed="boolean",
+        is_text_true="boolean",
+    ),
+    _reference_rows,
+)
+FLUSHES = Announcement(
+    "flushes",
+    attrgetter("flushes_topic"),
+    struct_of(
+        **_AT,
+        batch_id="string",
+        part="int",
+        parts="int",
+        **_strings("group_id", "from_group", "worker", "boot"),
+        **_longs("seq", "generation"),
+        reason="string",
+        started_at="timestamptz",
+        ended_at="timestamptz",
+        topic_partitions=ListOf(_FLUSHED),
+        totals=_TOTALS,
+    ),
+    _flush_rows,
+)
+DEAD_LETTERS = Announcement(
+    "dead_letters",
+    attrgetter("dead_letters_topic"),
+    struct_of(
+        **_AT,
+        **_strings("reason", "message"),
+        **_TP,
+        **_longs("offset", "end_offset"),
+        indexes=ListOf("int"),
+        **_strings("batch_id", "group_id"),
+        recorded_at="timestamptz",
+        object_key="string",
+        record_digest="binary",
+    ),
+    _letter_rows,
+)
+
+
+class AnnouncedTable(Table):
+    """The table of one kind of announcement, kept up by one driver at a time."""
+
+    def __init__(self, spark: SparkSession, settings: JobSettings, kind: Announcement) -> None:
+        self._kafka, self._s3 = settings.worker.kafka, settings.worker.s3
+        namespace, _, _ = settings.pipeline.table.name.partition(".")
+        form = Form(kind.columns, ANNOUNCED_AT, "days", _PLACE)
+        super().__init__(spark, f"{namespace}.{kind.name}", topic=kind.topic(self._kafka), form=form)
+        self._rows_of = kind.rows_of
+
+    def catch_up(self, ends: dict[int, Ends] | None = None) -> int:
+        """Bring the table to these ends of its topic, or to those of now; returns how many rows are new.
+
+        Blocks until they are there.
+
+        Raises:
+            PipelineError: messages are gone that were not read, it is another topic, or another driver has gone on.
+            CouldNotTellError: no broker answers.
+        """
+        topic, kafka = self.topic, self._kafka
+        self.ensure()
+        require_same_topic(self.spark, self.name, topic=topic, kafka=kafka)
+        ends = partition_ends(kafka, topic) if ends is None else ends
+        offsets = self.position().offsets
+        require_unbroken(offsets, ends, topic)
+        target = self.target()
+        schema, count = arrow_schema(target.fields), 0
+        for rows, reached in read_slices(kafka, topic, offsets, ends, take=self._rows, bounds=_BOUNDS):
+            files = write_rows(pa.Table.from_pylist(rows, schema).to_batches(), target, s3=self._s3)
+            self.append(files, base=offsets, offsets=reached, rows=len(rows))
+            offsets, count = reached, count + len(rows)
+        return count
+
+    def _rows(self, message: SourceRecord) -> Items[Row]:
+        time_us = min(1000 * max(0, message.timestamp_ms or 0), _TIME_US_MAX)
+        at = dict(zip((*_PLACE, ANNOUNCED_AT), (message.tp.partition, message.offset, time_us), strict=True))
+        return Items([at | row for row in self._rows_of(message)], message.size)
+
+
+def announced_before(table: AnnouncedTable, references: list[Reference], offsets: Offsets) -> set[str]:
+    """Return the ids of references that messages before these offsets announced, too.
+
+    Reads files of `table` by the times of the references' entries.
+    """
+    if not references:
+        return set()
+    is_before = [
+        (F.col(_PLACE[0]) == partition) & (F.col(_PLACE[1]) < offset) for partition, offset in offsets.items() if offset
+    ]
+    spans = time_spans(references)
+    are_theirs = [F.col("event_time_min").between(_moment(first), _moment(last)) for first, last in spans]
+    if not is_before:
+        return set()
+    ids = table.spark.createDataFrame([(one.reference_id,) for one in references], ["reference_id"])
+    found = table.rows().where(reduce(or_, is_before)).where(reduce(or_, are_theirs)).select("reference_id")
+    return {row[0] for row in found.join(F.broadcast(ids), on="reference_id", how="left_semi").distinct().collect()}
+
+
+def _moment(time_us: int) -> Column:
+    return F.timestamp_micros(F.lit(time_us))

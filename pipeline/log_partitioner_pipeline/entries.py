@@ -1,0 +1,41 @@
+"""The table of all entries: its form, and the columns that it gets as entries come (ADR 8)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from log_partitioner_pipeline.branches import commit
+from log_partitioner_pipeline.columns import EVENT_TIME, FIXED, RESERVED, USER, Struct, admit, of_iceberg
+from log_partitioner_pipeline.table import Form, Table, fields_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from log_partitioner_pipeline.config import TableSettings
+    from log_partitioner_pipeline.parquet import Target
+
+
+class EntryTable(Table):
+    """The table of entries; its topic is that of references."""
+
+    def __init__(self, spark: SparkSession, settings: TableSettings, *, topic: str) -> None:
+        form = Form(FIXED, EVENT_TIME, "hours", (USER, EVENT_TIME), user_buckets=settings.user_buckets)
+        super().__init__(spark, settings.name, topic=topic, form=form)
+        self._columns_max = settings.columns_max
+
+    def widen(self, wanted: Iterable[Struct]) -> None:
+        """Add columns for what is wanted and fits, in one commit; the first have precedence."""
+        wanted = list(wanted)
+        commit(lambda: self._add_columns(wanted))
+
+    def _add_columns(self, wanted: list[Struct]) -> None:
+        java = self._java()
+        present = of_iceberg(fields_of(self.spark, java))
+        admitted = admit(present, wanted, columns_max=self._columns_max)
+        if admitted is not present:
+            java.updateSchema().unionByNameWith(self._java_schema(admitted)).commit()
+
+    def target_of(self, wanted: Iterable[Struct]) -> Target:
+        """Describe the table to those who write its files, with the columns that take something of what is wanted."""
+        return self.target(RESERVED.union(*(one.columns for one in wanted)))
