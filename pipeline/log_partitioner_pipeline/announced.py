@@ -9,13 +9,14 @@ they are: a row has the digest of the record.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime, timedelta
 from functools import reduce
-from operator import attrgetter, or_
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 import pyarrow as pa
-from pyspark.sql import functions as F
+import pyarrow.compute as pc
 
 from log_partitioner.formats.dead_letter import own_headers, parse_headers
 from log_partitioner.formats.flush_record import Adoption, decode_flushes
@@ -23,7 +24,7 @@ from log_partitioner.formats.model import SourceRecord
 from log_partitioner.proof.oracle.judge import record_digest, value_digest
 from log_partitioner_pipeline.columns import Kind, ListOf, Struct, struct_of
 from log_partitioner_pipeline.kafka import partition_ends
-from log_partitioner_pipeline.parquet import write_rows
+from log_partitioner_pipeline.parquet import read_columns, write_rows
 from log_partitioner_pipeline.reference_rows import lines_of
 from log_partitioner_pipeline.references import time_spans
 from log_partitioner_pipeline.rows import arrow_schema
@@ -32,7 +33,7 @@ from log_partitioner_pipeline.topic_identity import require_same_topic
 from log_partitioner_pipeline.topic_log import Bounds, Items, read_slices, require_unbroken
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, SparkSession
+    from pyspark.sql import SparkSession
 
     from log_partitioner.adapters.kafka.topics import Ends
     from log_partitioner.config.settings import KafkaSettings
@@ -215,25 +216,32 @@ class AnnouncedTable(Table):
         at = dict(zip((*_PLACE, ANNOUNCED_AT), (message.tp.partition, message.offset, time_us), strict=True))
         return Items([at | row for row in self._rows_of(message)], message.size)
 
+    def announced_before(self, references: list[Reference], offsets: Offsets) -> set[str]:
+        """Return the ids of references that messages before these offsets announced, too; this is their table.
 
-def announced_before(table: AnnouncedTable, references: list[Reference], offsets: Offsets) -> set[str]:
-    """Return the ids of references that messages before these offsets announced, too.
+        Reads the files that may have rows of the times of the references' entries.
+        """
+        ids = pa.array([one.reference_id for one in references])
+        files = self.files_with(_within(time_spans(references))) if references and any(offsets.values()) else []
+        found: set[str] = set()
+        for rows in read_columns(files, ["reference_id", *_PLACE], s3=self._s3):
+            theirs = rows.filter(pc.is_in(rows["reference_id"], ids)).to_pylist()
+            found |= {row["reference_id"] for row in theirs if row[_PLACE[1]] < offsets.get(row[_PLACE[0]], 0)}
+        return found
 
-    Reads files of `table` by the times of the references' entries.
-    """
-    if not references:
-        return set()
-    is_before = [
-        (F.col(_PLACE[0]) == partition) & (F.col(_PLACE[1]) < offset) for partition, offset in offsets.items() if offset
+
+def _within(spans: Iterable[tuple[int, int]]) -> dict[str, Any]:
+    """Make Iceberg's expression for rows whose first entry's time, in microseconds, is within one of these spans."""
+    bounds = [
+        {
+            "type": "and",
+            "left": {"type": "gt-eq", "term": "event_time_min", "value": _moment(first)},
+            "right": {"type": "lt-eq", "term": "event_time_min", "value": _moment(last)},
+        }
+        for first, last in spans
     ]
-    spans = time_spans(references)
-    are_theirs = [F.col("event_time_min").between(_moment(first), _moment(last)) for first, last in spans]
-    if not is_before:
-        return set()
-    ids = table.spark.createDataFrame([(one.reference_id,) for one in references], ["reference_id"])
-    found = table.rows().where(reduce(or_, is_before)).where(reduce(or_, are_theirs)).select("reference_id")
-    return {row[0] for row in found.join(F.broadcast(ids), on="reference_id", how="left_semi").distinct().collect()}
+    return reduce(lambda left, right: {"type": "or", "left": left, "right": right}, bounds)
 
 
-def _moment(time_us: int) -> Column:
-    return F.timestamp_micros(F.lit(time_us))
+def _moment(time_us: int) -> str:
+    return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=time_us)).isoformat()

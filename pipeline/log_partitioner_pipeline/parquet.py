@@ -30,6 +30,7 @@ from pyiceberg.schema import Schema
 
 from log_partitioner_pipeline.columns import USER
 from log_partitioner_pipeline.compiled import make_gatherer
+from log_partitioner_pipeline.errors import ObjectError
 from log_partitioner_pipeline.objects import Objects
 from log_partitioner_pipeline.pieces import decode_share, encode_share, share_out
 
@@ -117,6 +118,17 @@ def _write_shares(
             if not gatherer.is_empty:
                 yield from writer.add(gatherer.take())
     yield from writer.write()
+
+
+def read_columns(paths: Iterable[str], columns: list[str], *, s3: S3Settings) -> Iterator[pa.Table]:
+    """Read columns of data files here, each file whole; blocks until each is there.
+
+    Raises:
+        ObjectError: a file is not there, or cannot be read.
+    """
+    objects = Objects(s3)
+    for content in objects.ahead(partial(_get, objects), paths, size_of=len):
+        yield pq.read_table(pa.BufferReader(content), columns=columns)
 
 
 class FileWriter:
@@ -212,6 +224,16 @@ def _put(objects: Objects, path: str, body: bytes) -> None:
         file = Path(path.removeprefix("file:"))
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(body)
+
+
+def _get(objects: Objects, path: str) -> bytes:
+    if not path.startswith("s3://"):
+        return Path(path.removeprefix("file:")).read_bytes()
+    bucket, _, key = path.removeprefix("s3://").partition("/")
+    found = objects.fetch((bucket, key, None))
+    if found is None:
+        raise ObjectError(f"{path} is not there")
+    return found.data
 
 
 def _map(values: Mapping[int, Any]) -> dict[str, list[Any]]:

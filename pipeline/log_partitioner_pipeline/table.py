@@ -21,7 +21,7 @@ from log_partitioner_pipeline.parquet import Target
 from log_partitioner_pipeline.session import CATALOG
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 FORMAT = "4"
 PROPERTY_FORMAT = "log-partitioner.format"
@@ -110,10 +110,6 @@ class Table:
                 f"table {self.name} holds what topic {properties.get(PROPERTY_TOPIC)} said, not {self.topic}"
             )
 
-    def rows(self) -> DataFrame:
-        """Return its rows as a frame."""
-        return self.spark.table(self.name)
-
     def fields(self) -> list[dict[str, Any]]:
         """Return the columns as they are now, in Iceberg's JSON."""
         return fields_of(self.spark, self._java())
@@ -125,6 +121,23 @@ class Table:
         property only if no snapshot states any, because others have rewritten the table and expired what was before.
         """
         return position_of(self._java())
+
+    def files_with(self, expression: dict[str, Any]) -> list[str]:
+        """Return the paths of data files that may have rows like that, by their statistics; reads metadata only.
+
+        The expression is in Iceberg's JSON.
+        """
+        java, jvm = self._java(), self._jvm().org.apache.iceberg
+        wanted = jvm.expressions.ExpressionParser.fromJson(json.dumps(expression), java.schema())
+        tasks = java.newScan().filter(wanted).planFiles()
+        try:
+            found = tasks.iterator()
+            paths = []
+            while found.hasNext():
+                paths.append(found.next().file().location())
+            return paths
+        finally:
+            tasks.close()
 
     def target(self, names: Container[str] | None = None) -> Target:
         """Describe the table to those who write its files: all of its columns, or those of these names."""

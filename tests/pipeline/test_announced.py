@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from pyspark.sql import Row
 
 from log_partitioner.formats.dead_letter import parse_headers
-from log_partitioner_pipeline.announced import REFERENCES, AnnouncedTable, announced_before
+from log_partitioner_pipeline.announced import REFERENCES, AnnouncedTable
 from log_partitioner_pipeline.errors import PipelineError
 from log_partitioner_pipeline.jobs.materialize import Materialize
 from log_partitioner_pipeline.parquet import write_rows
@@ -104,10 +104,10 @@ def test_references_that_were_announced_before(lake_of: Callable[..., Lake], dep
     batches = pa.Table.from_pylist(rows, arrow_schema(target.fields)).to_batches()
     table.append(write_rows(batches, target, s3=lake.settings.worker.s3), base={}, offsets={0: 6, 1: 7}, rows=4)
     asked = [reference(name, hours) for name, (_, _, hours) in told.items()]
-    assert announced_before(table, asked, {0: 5, 1: 6}) == {"a", "c"}
-    assert announced_before(table, asked, {0: 6}) == {"a", "b"}
-    assert announced_before(table, asked, {}) == set()
-    assert announced_before(table, [reference("e", 1)], {0: 6, 1: 7}) == set()
+    assert table.announced_before(asked, {0: 5, 1: 6}) == {"a", "c"}
+    assert table.announced_before(asked, {0: 6}) == {"a", "b"}
+    assert table.announced_before(asked, {}) == set()
+    assert table.announced_before([reference("e", 1)], {0: 6, 1: 7}) == set()
 
 
 def records(first: int) -> list[ToProduce]:

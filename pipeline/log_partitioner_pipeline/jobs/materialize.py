@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from log_partitioner_pipeline.announced import DEAD_LETTERS, FLUSHES, REFERENCES, AnnouncedTable, announced_before
+from log_partitioner_pipeline.announced import DEAD_LETTERS, FLUSHES, REFERENCES, AnnouncedTable
 from log_partitioner_pipeline.columns import Struct, wanted_by
 from log_partitioner_pipeline.entries import EntryTable
 from log_partitioner_pipeline.errors import PipelineError
@@ -125,7 +125,7 @@ class Materialize:
         begun = time.monotonic()
         references = self._history.take(once(of_it.items))
         claim(self._spark, self._table.name, self._history)
-        held = announced_before(self._references, references, self._offsets)
+        held = self._references.announced_before(references, self._offsets)
         new = [reference for reference in references if reference.reference_id not in held]
         wanted = self._wanted(new)
         self._table.widen(wanted)
