@@ -11,6 +11,7 @@ The way of the data into the table:
     jobs/materialize.py   a loop over what is new in the topics
     topic_log.py          messages of a topic, cut into slices
     announced.py          tables of references, flush records and dead letters
+    complete.py           up to which moment the table is complete
     references.py         messages -> references, and the schemas they name
     whose.py              those of one group, and of what it has adopted
     pieces.py             references by object, shared out to tasks

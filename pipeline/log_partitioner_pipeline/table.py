@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from py4j.protocol import Py4JJavaError
 
-from log_partitioner_pipeline.branches import load_table
+from log_partitioner_pipeline.branches import commit, load_table
 from log_partitioner_pipeline.columns import USER, Struct, to_iceberg
 from log_partitioner_pipeline.errors import OvertakenError, TableError
 from log_partitioner_pipeline.parquet import Target
@@ -55,7 +55,7 @@ class Position(NamedTuple):
 class Form(NamedTuple):
     """The layout of a table: partitioned by hours or days of a time, in its files sorted by columns.
 
-    Where `user_buckets` is not 0, each partition has so many buckets of users.
+    Each partition has `user_buckets` buckets of users where that is not 0.
     """
 
     columns: Struct
@@ -101,7 +101,7 @@ class Table:
                 "'write.metadata.delete-after-commit.enabled' = 'true', 'write.metadata.previous-versions-max' = '20')"
             )
             self.spark.sql(f"ALTER TABLE {self.name} WRITE LOCALLY ORDERED BY {', '.join(form.order)}")
-        properties = dict(self._java().properties())
+        properties = self.properties()
         if properties.get(PROPERTY_FORMAT) != FORMAT:
             found = properties.get(PROPERTY_FORMAT, "none")
             raise TableError(f"table {self.name} is of format {found}, this code writes {FORMAT}")
@@ -113,6 +113,15 @@ class Table:
     def fields(self) -> list[dict[str, Any]]:
         """Return the columns as they are now, in Iceberg's JSON."""
         return fields_of(self.spark, self._java())
+
+    def properties(self) -> dict[str, str]:
+        """Return the properties of the table."""
+        return dict(self._java().properties())
+
+    def set_properties(self, wanted: Mapping[str, str]) -> None:
+        """Set properties of the table, all at once."""
+        if wanted:
+            commit(lambda: set_properties(self._java().updateProperties(), wanted))
 
     def position(self) -> Position:
         """Read the offsets up to which the table holds everything: the newest that its history states.
@@ -208,6 +217,13 @@ class Table:
 
     def _jvm(self) -> Any:
         return self.spark._jvm  # noqa: SLF001 - py4j is the way in
+
+
+def set_properties(update: Any, wanted: Mapping[str, str]) -> None:
+    """Set properties by an update of Iceberg's."""
+    for name, value in wanted.items():
+        update.set(name, value)
+    update.commit()
 
 
 def fields_of(spark: SparkSession, table: Any) -> list[dict[str, Any]]:

@@ -8,7 +8,7 @@ that it is of, and takes no other; it remembers of which groups it has left refe
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import structlog
 from pyspark.sql import functions as F
@@ -20,6 +20,7 @@ from log_partitioner.proof.audit.whose import Groups, has_reference, of_group
 from log_partitioner_pipeline.branches import commit, load_table
 from log_partitioner_pipeline.errors import TableError
 from log_partitioner_pipeline.session import CATALOG
+from log_partitioner_pipeline.table import set_properties
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -214,13 +215,7 @@ def claim(spark: SparkSession, table: str, history: OneHistory) -> None:
         return
     _require_of(known.get(_PROPERTY), table, lineage)
     wanted = {_PROPERTY: lineage.group_id, _LEFT_OUT: left_out}
-    commit(lambda: _set(load_table(spark, table).updateProperties(), wanted))
-
-
-def _set(update: Any, wanted: dict[str, str]) -> None:
-    for name, value in wanted.items():
-        update.set(name, value)
-    update.commit()
+    commit(lambda: set_properties(load_table(spark, table).updateProperties(), wanted))
 
 
 def require_group(spark: SparkSession, settings: JobSettings, lineage: Lineage) -> None:

@@ -15,11 +15,14 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from log_partitioner.adapters.kafka.topics import KafkaTopics
+from log_partitioner.proof.audit.whose import of_group
+from log_partitioner_pipeline import complete
 from log_partitioner_pipeline.announced import DEAD_LETTERS, FLUSHES, REFERENCES, AnnouncedTable
 from log_partitioner_pipeline.columns import Struct, wanted_by
+from log_partitioner_pipeline.complete import Completeness
 from log_partitioner_pipeline.entries import EntryTable
 from log_partitioner_pipeline.errors import PipelineError
-from log_partitioner_pipeline.kafka import partition_ends
 from log_partitioner_pipeline.objects import Objects
 from log_partitioner_pipeline.parquet import write_files
 from log_partitioner_pipeline.pieces import projection_text
@@ -76,6 +79,7 @@ class Materialize:
         self._schema_texts = SchemaTexts(self._objects)
         self._log = structlog.get_logger("materialize").bind(run=run_id)
         self._offsets: Offsets = {}
+        self._complete = Completeness({})
         self._history = OneHistory(settings.worker.kafka, None)
         self._progress = StepProgress(spark, "materialize")
 
@@ -93,6 +97,7 @@ class Materialize:
         self._table.ensure()
         self._history = history_of(self._spark, self._table.name, self._worker.kafka)
         self._offsets = self._table.position().offsets
+        self._complete = Completeness(self._table.properties())
         self._log.info("materialize_started", offsets=self._offsets, columns=len(self._table.fields()))
         with self._progress:
             self._catch_up()
@@ -106,7 +111,12 @@ class Materialize:
         """Commit everything that there is now: first what was announced, then its entries."""
         kafka = self._worker.kafka
         require_same_topic(self._spark, self._table.name, topic=self._topic, kafka=kafka)
-        ends = partition_ends(kafka, self._topic)
+        lineage = self._history.lineage
+        group = kafka if lineage is None else of_group(self._worker, lineage.group_id).kafka
+        with KafkaTopics.of(group) as topics:
+            now, committed = complete.ask(topics, group)
+            settled, open_ones = topics.settled(topics.topic_partitions(self._topic))
+        ends = {tp.partition: end for tp, end in settled.items()}
         require_unbroken(self._offsets, ends, self._topic)
         self._progress.step("announcements")
         announced = {table.topic: table.catch_up() for table in self._beside}
@@ -119,6 +129,8 @@ class Materialize:
         for one in read_slices(kafka, self._topic, self._offsets, ends, take=weigh, bounds=bounds):
             self._commit(one)
             self._progress.reach(behind - count_behind(one.offsets, ends))
+        if lineage is not None and not open_ones:
+            self._table.set_properties(self._complete.reach(now, committed))
 
     def _commit(self, of_it: Slice[Reference]) -> None:
         """Outline: references -> those that are new -> columns of exact schemas -> files -> one commit."""
