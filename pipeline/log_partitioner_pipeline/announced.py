@@ -178,14 +178,22 @@ DEAD_LETTERS = Announcement(
 )
 
 
+def table_names(settings: JobSettings) -> list[str]:
+    """Return the names of all these tables: they stand in the namespace of the table of entries."""
+    return [_name_of(settings, kind) for kind in (REFERENCES, FLUSHES, DEAD_LETTERS)]
+
+
+def _name_of(settings: JobSettings, kind: Announcement) -> str:
+    return f"{settings.pipeline.table.name.partition('.')[0]}.{kind.name}"
+
+
 class AnnouncedTable(Table):
     """The table of one kind of announcement, kept up by one driver at a time."""
 
     def __init__(self, spark: SparkSession, settings: JobSettings, kind: Announcement) -> None:
         self._kafka, self._s3 = settings.worker.kafka, settings.worker.s3
-        namespace, _, _ = settings.pipeline.table.name.partition(".")
         form = Form(kind.columns, ANNOUNCED_AT, "days", _PLACE)
-        super().__init__(spark, f"{namespace}.{kind.name}", topic=kind.topic(self._kafka), form=form)
+        super().__init__(spark, _name_of(settings, kind), topic=kind.topic(self._kafka), form=form)
         self._rows_of = kind.rows_of
 
     def catch_up(self, ends: dict[int, Ends] | None = None) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from datetime import date
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark.sql import functions as F
@@ -60,6 +61,10 @@ class Upkeep:
         self._table = table
         self._name = table.removeprefix(f"{CATALOG}.")
 
+    def is_there(self) -> bool:
+        """Return whether the table is there."""
+        return bool(self._spark.catalog.tableExists(self._table))
+
     def file_hours(self) -> list[FileHour]:
         """List the hours that have files, with the offsets of their references; reads metadata only."""
         told = self._offsets_told()
@@ -99,21 +104,26 @@ class Upkeep:
         table = self._java()
         if position_of(table).offsets != position.offsets:
             return None
-        action = self._jvm().org.apache.iceberg.spark.actions.SparkActions.get(self._spark._jsparkSession)  # noqa: SLF001
+        term = {"type": "transform", "transform": "hour", "term": EVENT_TIME}
+        return self._rewrite(table, {"type": "in", "term": term, "values": sorted(hours)})
+
+    def rewrite_days(self, time: str, *, before: date) -> Rewritten:
+        """Rewrite the files of the days of this column before that day, if a day has more than one; one commit."""
+        until = {"type": "lt", "term": time, "value": f"{before.isoformat()}T00:00:00+00:00"}
+        return self._rewrite(self._java(), until)
+
+    def _rewrite(self, table: Any, rows: dict[str, Any]) -> Rewritten:
+        """Rewrite the files of these rows (Iceberg's expression in JSON: one call of Java, however long it is)."""
+        jvm = self._jvm().org.apache.iceberg
         done = (
-            action.rewriteDataFiles(table)
-            .filter(self._within(hours))
+            jvm.spark.actions.SparkActions.get(self._spark._jsparkSession)  # noqa: SLF001
+            .rewriteDataFiles(table)
+            .filter(jvm.expressions.ExpressionParser.fromJson(json.dumps(rows), table.schema()))
             .option("min-input-files", "2")
-            .snapshotProperty(SUMMARY_CARRIED, format_offsets(position.offsets))
+            .snapshotProperty(SUMMARY_CARRIED, format_offsets(position_of(table).offsets))
             .execute()
         )
         return Rewritten(done.rewrittenDataFilesCount(), done.addedDataFilesCount())
-
-    def _within(self, hours: Iterable[int]) -> Any:
-        """Make Iceberg's expression for these hours, from its text: one call of Java, however many they are."""
-        term = {"type": "transform", "transform": "hour", "term": EVENT_TIME}
-        text = json.dumps({"type": "in", "term": term, "values": sorted(hours)})
-        return self._jvm().org.apache.iceberg.expressions.ExpressionParser.fromJson(text)
 
     def drop_branches(self, *, before_ms: int) -> list[str]:
         """Drop branches whose newest snapshot is older than this: their drivers are gone; returns their names."""

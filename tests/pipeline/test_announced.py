@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
@@ -11,11 +12,12 @@ from msgspec.structs import replace
 from pyspark.sql import Row
 
 from log_partitioner.formats.dead_letter import parse_headers
-from log_partitioner_pipeline.announced import REFERENCES, AnnouncedTable
+from log_partitioner_pipeline.announced import ANNOUNCED_AT, REFERENCES, AnnouncedTable
 from log_partitioner_pipeline.errors import PipelineError
 from log_partitioner_pipeline.jobs.materialize import Materialize
 from log_partitioner_pipeline.parquet import write_rows
 from log_partitioner_pipeline.rows import arrow_schema, read_rows
+from log_partitioner_pipeline.upkeep import Upkeep
 from tests.pipeline.by_hand import ByHand
 from tests.pipeline.conftest import Lake
 from tests.pipeline.packs import KEY, TIME_US, Entry, write_object
@@ -62,6 +64,24 @@ def test_tables_hold_what_the_topics_said(deployment: ByHand, lake_of: Callable[
     assert len(announced(lake, "references", "reference_id")) == len(references) + len(deployment.references())
     assert len(announced(lake, "flushes", "batch_id")) == len(flushes) + len(deployment.flush_records())
     assert len(announced(lake, "dead_letters", "reason")) == len(letters) + len(deployment.dead_letters())
+
+
+def test_files_of_days_that_are_over_become_one(deployment: ByHand, lake_of: Callable[..., Lake]) -> None:
+    """Each commit makes a file; the rows and the offsets stay what they are, and expiry takes the old files."""
+    lake = lake_of(deployment)
+    for first in (0, 20, 40):
+        deployment.deliver(records(first))
+        Materialize(lake.spark, lake.settings).run(continuous=False)
+    table = AnnouncedTable(lake.spark, lake.settings, REFERENCES)
+    ids, position = announced(lake, "references", "reference_id"), table.position()
+    upkeep = Upkeep(lake.spark, table.name)
+    today = datetime.now(UTC).date()
+    assert upkeep.rewrite_days(ANNOUNCED_AT, before=today - timedelta(days=1)) == (0, 0)
+    assert upkeep.rewrite_days(ANNOUNCED_AT, before=today + timedelta(days=1)) == (3, 1)
+    upkeep.expire(before_ms=2**42)
+    assert announced(lake, "references", "reference_id") == ids
+    assert table.position().offsets == position.offsets
+    assert lake.spark.table(f"{table.name}.files").count() == 1
 
 
 def test_object_of_an_entry_is_one_select(deployment: ByHand, lake_of: Callable[..., Lake]) -> None:

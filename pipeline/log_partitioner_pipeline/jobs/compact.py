@@ -10,13 +10,14 @@ from __future__ import annotations
 import sys
 import time
 import uuid
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 from zoneinfo import ZoneInfo
 
 import structlog
 
 from log_partitioner.formats.flush_record import Lineage
+from log_partitioner_pipeline.announced import ANNOUNCED_AT, table_names
 from log_partitioner_pipeline.audit.verdicts import read_passed
 from log_partitioner_pipeline.entries import EntryTable
 from log_partitioner_pipeline.errors import PipelineError
@@ -92,7 +93,11 @@ class Compact:
             progress.step("snapshots")
             now_ms = time.time_ns() // 1_000_000
             dropped = self.upkeep.drop_branches(before_ms=now_ms - round(self._settings.branches_s * 1000))
-            for upkeep in (self.upkeep, *self._beside()):
+            today = datetime.now(UTC).date()
+            announced = [Upkeep(self._spark, f"{CATALOG}.{name}") for name in table_names(self._all_settings)]
+            for upkeep in filter(Upkeep.is_there, announced):
+                upkeep.rewrite_days(ANNOUNCED_AT, before=today)
+            for upkeep in filter(Upkeep.is_there, (self.upkeep, *announced, *self._beside())):
                 upkeep.expire(before_ms=now_ms - round(self._settings.snapshots_s * 1000))
             self._log.info("table_compacted", hours=hours, **rewritten._asdict(), branches_dropped=dropped)
             progress.step("raw objects")
@@ -126,8 +131,7 @@ class Compact:
             *(settings.activity.hours_table, settings.activity.days_table),
             *(settings.audit.verdicts_table, settings.compact.retired_table),
         )
-        tables = [f"{CATALOG}.{name}" for name in names]
-        return [Upkeep(self._spark, table) for table in tables if self._spark.catalog.tableExists(table)]
+        return [Upkeep(self._spark, f"{CATALOG}.{name}") for name in names]
 
     def _retire(self) -> Retired:
         retention_s = self._settings.retention_s
