@@ -1,5 +1,6 @@
 """The main job with nothing going wrong: records in, references out, everything accounted for."""
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,11 @@ def test_worker_is_joined_by_another_everything_accounted_for(
     deployment.wait_drained(written, timeout_s=5)
     deployment.require_clean()
     flushes = deployment.flush_records()
+    middle = datetime.fromtimestamp((1 + min(flush.ended_at_ms for flush in flushes)) / 1000, UTC).isoformat()
+    windows = [deployment.audit(option, middle) for option in ("--until", "--from")]
+    assert [report.exit_code for report in windows] == [0, 0], windows
+    counts = [report.json["counts"]["source_entries"] for report in windows]
+    assert (all(counts), sum(counts)) == (True, sum(flush.totals.entries for flush in flushes))
     assert sorted(flush.reason for flush in flushes) == ["revoked", "stopping", "stopping"]
     for totals in (flush.totals for flush in flushes):
         assert totals.entries == totals.entries_in_files + totals.dead_letters

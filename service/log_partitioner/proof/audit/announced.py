@@ -33,7 +33,7 @@ from log_partitioner.proof.audit.whose import has_reference, has_run
 from log_partitioner.proof.oracle.judge import value_digest
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
 
 class SeenDeadLetter(NamedTuple):
@@ -177,8 +177,8 @@ class Announced:
             (gaps[-1] if owner is None else self._batch(owner)).owned.append(span)
         return gaps
 
-    def add(self, message: SourceRecord, *, left_out: Collection[str], source: OffsetRanges) -> None:
-        """Index a message: its place, and the offsets of `source` that it names beyond its batch's."""
+    def add(self, message: SourceRecord, *, is_wanted: Callable[[str], bool], source: OffsetRanges) -> None:
+        """Index a message of a wanted batch: its place, and offsets of `source` that it names beyond its batch's."""
         try:
             told = self._read(message)
         except (KeyError, ValueError) as error:
@@ -188,7 +188,7 @@ class Announced:
             return
         if not told.is_ours:
             self.others[told.group_id] += 1
-        elif told.batch_id not in left_out:
+        elif is_wanted(told.batch_id):
             batch = self._batch(told.batch_id)
             widen(batch.places, OffsetSpan(message.tp, message.offset, message.offset + 1))
             if told.letter is not None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from log_partitioner.formats.findings import Kind
 from log_partitioner.formats.flush_record import Lineage
+from log_partitioner.proof.accounting import tp_of
 from log_partitioner.proof.audit.announced import Announced, AnnouncedBatch, Told, newest_runs
 from log_partitioner.proof.audit.context import Address, Context, FetchedObject
 from log_partitioner.proof.audit.flush import Strays, account, compare, judge_flush
@@ -24,15 +25,17 @@ from log_partitioner.proof.audit.ranges import Ranges, Reached, hull, later_batc
 from log_partitioner.proof.audit.report import Findings, Report
 from log_partitioner.proof.audit.schemas import check_schema
 from log_partitioner.proof.audit.whose import FlushTopics, nothing_of
+from log_partitioner.proof.audit.window import PADDING_MS, TimedTopics, Window, run_window, starts_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from log_partitioner.config.settings import Settings
-    from log_partitioner.formats.flush_record import BackfillRecord
+    from log_partitioner.formats.flush_record import BackfillRecord, FlushRecord
     from log_partitioner.formats.model import OffsetRanges, SourceRecord, TopicPartition
     from log_partitioner.formats.reference import Reference
     from log_partitioner.proof.audit.ranges import Committed
+    from log_partitioner.proof.audit.window import Chosen
 
 EXAMPLES = 5
 THREADS = 16
@@ -51,9 +54,10 @@ class Options(NamedTuple):
     require_caught_up: bool = False
     examples: int = EXAMPLES
     threads: int = THREADS
+    window: Window = Window()
 
 
-class Topics(FlushTopics, Protocol):
+class Topics(FlushTopics, TimedTopics, Protocol):
     """Kafka, as far as the audit needs it; see `KafkaTopics`."""
 
     def ends(self, tp: TopicPartition) -> tuple[int, int]:
@@ -101,9 +105,14 @@ class Audit:
         committed = self._topics.committed(tps)
         runs = self._read_runs(findings)
         # Flush records last: of a batch that is committed meanwhile they say that it was, whatever else is seen of it.
+        window = self._options.window
         topics = kafka.references_topic, kafka.dead_letters_topic, kafka.flushes_topic
-        references, letters, flushes = (self._settled(self._topics.topic_partitions(topic)) for topic in topics)
-        lost = {tp.topic: None for ends in (references, letters, flushes) for tp, (low, _) in ends.items() if low > 0}
+        references, letters, all_flushes = (self._settled(self._topics.topic_partitions(topic)) for topic in topics)
+        all_messages = {**references, **letters}
+        messages = window.padded().narrow(self._topics, all_messages)
+        flushes = window.padded(2).narrow(self._topics, all_flushes)
+        begins = {tp: low for tp, (low, _) in {**all_messages, **all_flushes}.items() if low > 0}
+        lost = {tp.topic: None for tp, (first, _) in {**messages, **flushes}.items() if begins.get(tp) == first}
         for topic in lost:
             findings.doubt(f"topic {topic} no longer has its beginning")
         records = announced.read_flushes(self._topics.read(flushes))
@@ -113,13 +122,22 @@ class Audit:
         if self._read_runs(Findings(examples_max=0)) != runs:
             findings.doubt("a backfill was publishing while the audit was reading: audit again")
         records = [record for record in records if record.batch_id not in later]
-        ranges = Ranges(records, committed)
-        reached = self._reached(ranges, committed)
+        chosen = window.choose(records, runs)
+        records += self._before(window, all_flushes, records, chosen)
+        ranges = Ranges(records, window.committed(records, committed))
+        reached = self._reached(committed, begins=ranges.first if window.is_everything else chosen.first)
         self._source = {one.tp: (one.first, max(one.first, min(one.committed or 0, one.end))) for one in reached}
-        starts = self._starts(ranges) if kafka.start_at == "beginning" and not lost else {}
+        if window.is_everything:
+            starts = self._starts(ranges) if kafka.start_at == "beginning" and not lost else {}
+        else:
+            self._source = _meeting(self._source, chosen.source)
+            starts = starts_of(records)
         gaps = announced.index(records, runs, ranges.owned(starts))
-        for message in self._topics.read({**references, **letters}):
-            announced.add(message, left_out=later, source=self._source)
+        for message in self._topics.read(messages):
+            announced.add(message, is_wanted=lambda batch_id: batch_id not in later, source=self._source)
+        for run in [] if window.is_everything else chosen.runs:
+            for message in self._topics.read(run_window(run).narrow(self._topics, all_messages)):
+                announced.add(message, is_wanted=run.batch_id.__eq__, source=self._source)
         ranges.check(starts, findings)
         self._put_away = find_put_away(announced.claims)
         for (tp, first), end in sorted(self._put_away.ends.items()):
@@ -134,12 +152,40 @@ class Audit:
                 lows=self._lows,
                 are_whole=not lost,
             )
-            self._judge_all(context, gaps, ranges.begins)
-        self._say_whose(reached, audited=bool(context.counts["source_records"] or records))
+            self._judge_all(context, chosen, gaps, ranges.begins)
+        if window.is_everything:
+            self._say_whose(reached, audited=bool(context.counts["source_records"] or records))
+        else:
+            self._say_window(reached, chosen)
         self._judge_fatal()
         context.counts.update(schemas=len(self._schemas), flush_records=len(records))
         counts = {name: context.counts[name] for name in COUNTED} | ({"backfills": len(runs)} if runs else {})
         return Report(kafka.group_id, counts, dict(context.dead_letters), findings, time.monotonic() - started_at)
+
+    def _before(
+        self,
+        window: Window,
+        flushes: Mapping[TopicPartition, tuple[int, int]],
+        known: list[FlushRecord],
+        chosen: Chosen,
+    ) -> list[FlushRecord]:
+        """Read flush records back until each TopicPartition of the window has one of before it, or there are no more.
+
+        Else a gap in front of the window's first line would be nobody's.
+        """
+        if window.from_ms is None:
+            return []
+        before = [record for record in known if record.ended_at_ms < window.from_ms]
+        wanted = chosen.flushed - {tp_of(line) for record in before for line in record.topic_partitions}
+        found: list[FlushRecord] = []
+        length_ms, until_ms = PADDING_MS, window.padded(2).from_ms or 0
+        while wanted and until_ms:
+            earlier = Window(max(0, until_ms - length_ms), until_ms)
+            some = self._announced.read_flushes(self._topics.read(earlier.narrow(self._topics, flushes)))
+            wanted -= {tp_of(line) for record in some for line in record.topic_partitions}
+            found += some
+            until_ms, length_ms = earlier.from_ms or 0, 4 * length_ms
+        return found
 
     def _read_runs(self, findings: Findings) -> dict[str, BackfillRecord]:
         """Read the newest record of each backfill; without the topic there was none."""
@@ -153,11 +199,11 @@ class Audit:
             self._findings.doubt(doubt)
         return ends
 
-    def _reached(self, ranges: Ranges, committed: Committed) -> list[Reached]:
+    def _reached(self, committed: Committed, *, begins: Callable[[TopicPartition], int | None]) -> list[Reached]:
         """Ask for the ends of the source; report offsets that are gone, and those that are not committed yet."""
         reached = [Reached(tp, *self._topics.ends(tp), offset) for tp, offset in committed.items()]
         for tp, low, *_ in reached:
-            begin = ranges.first(tp)
+            begin = begins(tp)
             if begin is not None and begin < low:
                 self._lows[tp] = low
                 self._findings.doubt(f"{tp}: flush records begin at {begin}, the source only at {low}")
@@ -178,9 +224,16 @@ class Audit:
                 starts.setdefault(tp, record.offset)
         return starts
 
-    def _judge_all(self, context: Context, gaps: list[AnnouncedBatch], begins: Mapping[TopicPartition, int]) -> None:
-        """Judge every batch: those with strays first, because others count them, then the rest."""
+    def _judge_all(
+        self, context: Context, chosen: Chosen, gaps: list[AnnouncedBatch], begins: Mapping[TopicPartition, int]
+    ) -> None:
+        """Judge every batch: those with strays first, because others count them, then the rest.
+
+        Of a window, those that are chosen, and others with messages and no record, or with entries of its offsets.
+        """
         batches = [*sorted(self._announced.batches.values(), key=attrgetter("ended_at_ms")), *gaps]
+        if not self._options.window.is_everything:
+            batches = [one for one in batches if one.batch_id in chosen.batch_ids or one.strays or one.record is None]
         straying = [batch for batch in batches if batch.strays]
         compared = [compare(context, *found) for batch in straying for found in self._read([batch])]
         strays: Strays = defaultdict(list)
@@ -257,6 +310,15 @@ class Audit:
         if not audited and not waits:  # for the first record of an empty source
             self._findings.doubt(nothing_of(group_id, self._announced.groups))
 
+    def _say_window(self, reached: list[Reached], chosen: Chosen) -> None:
+        """Say how many flushes the window has; none is nothing to tell only where no record waits for one."""
+        count = len(chosen.batch_ids) - len(chosen.runs)
+        text = f"{count:,} flush{'' if count == 1 else 'es'} ended in the window"
+        if not count and any(one.end > max(one.first, one.committed or 0) for one in reached):
+            self._findings.doubt(f"{text}, and records of the source are not committed yet")
+        else:
+            self._findings.note(text)
+
     def _judge_fatal(self) -> None:
         """Report records that ended a worker's process and yet hold entries."""
         for record in filter(None, self._fatal.values()):
@@ -281,6 +343,14 @@ def _bundles(batches: Iterable[AnnouncedBatch]) -> Iterator[list[AnnouncedBatch]
         entries += size
     if bundle:
         yield bundle
+
+
+def _meeting(some: OffsetRanges, others: OffsetRanges) -> OffsetRanges:
+    return {
+        tp: (max(first, others[tp][0]), max(first, min(end, others[tp][1])))
+        for tp, (first, end) in some.items()
+        if tp in others
+    }
 
 
 def _cut(records: list[SourceRecord], first: int, end: int) -> list[SourceRecord]:

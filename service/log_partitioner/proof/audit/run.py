@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,12 +12,14 @@ from botocore.exceptions import BotoCoreError, ClientError
 from log_partitioner.adapters.kafka.topics import KafkaTopics
 from log_partitioner.adapters.s3_client import make_client
 from log_partitioner.config.s3_settings import ATTEMPTS
+from log_partitioner.config.section import moment_of, seconds_of
 from log_partitioner.errors import CouldNotTellError, StoreRefusedError
 from log_partitioner.proof.accounting import ExitCode
 from log_partitioner.proof.audit.audit import EXAMPLES, THREADS, Audit, Options
 from log_partitioner.proof.audit.context import Address, FetchedObject
 from log_partitioner.proof.audit.report import Report
 from log_partitioner.proof.audit.whose import Groups, of_group
+from log_partitioner.proof.audit.window import Window
 
 if TYPE_CHECKING:
     import argparse
@@ -48,13 +51,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="objects read at the same time (%(default)s)",
     )
+    parser.add_argument(
+        "--last",
+        type=seconds_of,
+        metavar="DURATION",
+        help="audit the flushes that ended in the last so many seconds, or such as 90s, 15m, 1h or 1d, before now",
+    )
+    for name, dest, text in (("--from", "begin", "at this time or later"), ("--until", "end", "before this time")):
+        parser.add_argument(
+            name, type=moment_of, dest=dest, metavar="TIME", help=f"audit the flushes that ended {text}: ISO 8601, UTC"
+        )
     parser.add_argument("--json", type=Path, metavar="FILE", dest="json_file", help="write the report as JSON, too")
 
 
 def main(args: argparse.Namespace, settings: Settings) -> int:
     """Run the command, print the report, return the exit code: 0 clean, 1 findings, 2 could not tell."""
-    options = Options(args.require_caught_up, args.examples, args.threads)
     try:
+        options = Options(args.require_caught_up, args.examples, args.threads, _window_of(args))
         report = run_audit(settings, options)
     except (CouldNotTellError, StoreRefusedError) as error:
         sys.stderr.write(f"could not tell: {error}\n")
@@ -63,6 +76,18 @@ def main(args: argparse.Namespace, settings: Settings) -> int:
         args.json_file.write_text(report.to_json(), encoding="utf-8")
     sys.stdout.write(report.to_text())
     return int(report.exit_code)
+
+
+def _window_of(args: argparse.Namespace) -> Window:
+    """Return the window that is asked for, as of now."""
+    begin_ms, end_ms = (None if one is None else round(one.timestamp() * 1000) for one in (args.begin, args.end))
+    if args.last is not None:
+        if (begin_ms, end_ms) != (None, None):
+            raise CouldNotTellError("--last is a window of its own: give it, or --from and --until")
+        begin_ms = round((time.time() - args.last) * 1000)
+    if begin_ms is not None and end_ms is not None and begin_ms >= end_ms:
+        raise CouldNotTellError("--from is not before --until")
+    return Window(begin_ms, end_ms)
 
 
 def run_audit(settings: Settings, options: Options) -> Report:
@@ -76,6 +101,10 @@ def run_audit(settings: Settings, options: Options) -> Report:
     """
     groups = Groups()
     with KafkaTopics.of(settings.kafka) as topics:
+        if options.window.from_ms is not None:
+            since = Window(options.window.padded(2).from_ms)
+            ends, _ = topics.settled(topics.topic_partitions(settings.kafka.flushes_topic))
+            groups.begin_at({tp: first for tp, (first, _) in since.narrow(topics, ends).items()})
         groups.read_on(topics, settings.kafka.flushes_topic)
     lineage = groups.lineage(settings.kafka)
     settings = of_group(settings, lineage.group_id)

@@ -60,7 +60,7 @@ def test_audit_that_cannot_read_could_not_tell(
 
     monkeypatch.setattr(run, "run_audit", refuse)
     s3, kafka = S3Settings(bucket="b", region="r"), KafkaSettings(bootstrap_servers="b:1", source_topics=("t",))
-    args = Namespace(require_caught_up=False, examples=5, threads=1, json_file=None)
+    args = Namespace(require_caught_up=False, examples=5, threads=1, json_file=None, last=None, begin=None, end=None)
 
     assert run.main(args, Settings(kafka=kafka, s3=s3)) == 2
     assert capsys.readouterr().err == f"could not tell: {error}\n"

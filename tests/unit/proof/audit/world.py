@@ -52,6 +52,7 @@ from log_partitioner.formats.reference import (
 )
 from log_partitioner.proof.audit.audit import Audit, Options
 from log_partitioner.proof.audit.whose import Groups, of_group
+from log_partitioner.proof.audit.window import Window
 from log_partitioner_pipeline.row_type import type_of
 from tests.fakes.check import BucketStore
 
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
 
 APP_0, APP_1 = TopicPartition("app", 0), TopicPartition("app", 1)
 GROUP = "log-partitioner"
+EVERYTHING = Window()
 TIMESTAMP_MS = 1_714_560_000_000  # 2024-05-01T10:40:00Z
 HOUR_10 = 1_714_557_600_000_000
 HOUR_11 = HOUR_10 + 3_600_000_000
@@ -214,6 +216,8 @@ class World:
     objects: dict[str, bytes] = field(default_factory=dict)
     lows: dict[TopicPartition, int] = field(default_factory=dict)
     open_transactions: list[str] = field(default_factory=list)
+    ended_at_ms: dict[str, int] = field(default_factory=dict)
+    """When each flush ended, and its messages were written."""
 
     def build(self) -> World:
         """Write objects, references, flush records and dead letters."""
@@ -233,10 +237,15 @@ class World:
         return self
 
     def audit(
-        self, *, caught_up: bool = True, bounds: SchemaBounds = Settings.schema_bounds, **sections: Any
+        self,
+        *,
+        caught_up: bool = True,
+        bounds: SchemaBounds = Settings.schema_bounds,
+        window: Window = EVERYTHING,
+        **sections: Any,
     ) -> Report:
         """Run the audit over it."""
-        options = Options(require_caught_up=caught_up, threads=2)
+        options = Options(require_caught_up=caught_up, threads=2, window=window)
         topics, groups = MemoryTopics(self), Groups()
         asked = settings(**sections).model_copy(update={"schema_bounds": bounds})
         groups.read_on(topics, asked.kafka.flushes_topic)
@@ -407,7 +416,7 @@ class World:
         return FlushRecord(
             batch_id=batch, group_id=GROUP, topic_ids={"app": "id"},
             worker="w", boot="x", seq=1, generation=1, reason="interval", started_at_ms=0,
-            ended_at_ms=1, step_seconds={}, topic_partitions=tuple(lines), totals=totals,
+            ended_at_ms=self.ended_at_ms.get(batch, 1), step_seconds={}, topic_partitions=tuple(lines), totals=totals,
         )  # fmt: skip
 
 
@@ -425,7 +434,13 @@ class MemoryTopics:
         self._messages: dict[TopicPartition, list[SourceRecord]]
         self._messages = {TopicPartition("app", 0): [], TopicPartition("app", 1): []} | {
             TopicPartition(topic, 0): [
-                record(TopicPartition(topic, 0), number, value, key=keys.get(number) if topic == "references" else b"k")
+                record(
+                    TopicPartition(topic, 0),
+                    number,
+                    value,
+                    key=keys.get(number) if topic == "references" else b"k",
+                    timestamp_ms=world.ended_at_ms.get(_batch_of(value), TIMESTAMP_MS),
+                )
                 for number, value in enumerate(values)
             ]
             for topic, values in output.items()
@@ -434,7 +449,8 @@ class MemoryTopics:
             self._messages[one.tp].append(one)
         tp = TopicPartition("dead-letters", 0)
         self._messages[tp] = [
-            one._replace(tp=tp, offset=number, unreadable=None) for number, one in enumerate(world.dead_letters)
+            one._replace(tp=tp, offset=number, unreadable=None, timestamp_ms=_written_ms(world, one))
+            for number, one in enumerate(world.dead_letters)
         ]
 
     def topic_partitions(self, topic: str, *, may_be_absent: bool = False) -> list[TopicPartition]:
@@ -454,12 +470,29 @@ class MemoryTopics:
         """Give the group's offsets."""
         return {tp: self._world.committed.get(tp) for tp in tps}
 
+    def offsets_at(self, tps: Iterable[TopicPartition], timestamp_ms: int) -> dict[TopicPartition, int | None]:
+        """Find the first messages of this time or later."""
+        return {
+            tp: next((one.offset for one in self._messages[tp] if (one.timestamp_ms or 0) >= timestamp_ms), None)
+            for tp in tps
+        }
+
     def read(self, ranges: Mapping[TopicPartition, tuple[int, int]]) -> Iterator[SourceRecord]:
         """Yield messages."""
         for tp, (first, end) in ranges.items():
             for one in self._messages[tp]:
                 if first <= one.offset < end and one.unreadable != SKIPPED:
                     yield one
+
+
+def _written_ms(world: World, letter: SourceRecord) -> int:
+    batches = [text or b"" for name, text in letter.headers if name == "lp-batch-id"]
+    return world.ended_at_ms.get(batches[-1].decode() if batches else "", TIMESTAMP_MS)
+
+
+def _batch_of(value: bytes) -> str:
+    told: str = json.loads(value).get("batch_id", "")
+    return told
 
 
 def clean_world() -> World:
