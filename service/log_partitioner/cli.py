@@ -107,10 +107,12 @@ def _run(_options: argparse.Namespace) -> int:
 def _audit(options: argparse.Namespace) -> int:
     """Compare every record that the source still holds with everything that was committed of it.
 
-    Settings come from the environment (LOGP_...), LOGP_CONFIG_FILE and LOGP_SECRETS_DIR.
+    With --last, --from or --until: the records of the flushes that ended then. Settings come from the environment
+    (LOGP_...), LOGP_CONFIG_FILE and LOGP_SECRETS_DIR.
 
     Example:
       log-partitioner audit --json report.json
+      log-partitioner audit --last 1h
 
     Exit codes:
       0   clean

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
+from argparse import ArgumentTypeError
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +25,7 @@ from log_partitioner.proof.audit.window import Window
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Callable
 
     from log_partitioner.config.s3_settings import S3Settings
     from log_partitioner.config.settings import Settings
@@ -53,13 +56,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--last",
-        type=seconds_of,
+        type=partial(_of, seconds_of),
         metavar="DURATION",
-        help="audit the flushes that ended in the last so many seconds, or such as 90s, 15m, 1h or 1d, before now",
+        help="audit the flushes that ended in the last 90s, 15m, 1h or 1d",
     )
     for name, dest, text in (("--from", "begin", "at this time or later"), ("--until", "end", "before this time")):
         parser.add_argument(
-            name, type=moment_of, dest=dest, metavar="TIME", help=f"audit the flushes that ended {text}: ISO 8601, UTC"
+            name,
+            type=partial(_of, moment_of),
+            dest=dest,
+            metavar="TIME",
+            help=f"audit the flushes that ended {text}: ISO 8601, UTC",
         )
     parser.add_argument("--json", type=Path, metavar="FILE", dest="json_file", help="write the report as JSON, too")
 
@@ -76,6 +83,13 @@ def main(args: argparse.Namespace, settings: Settings) -> int:
         args.json_file.write_text(report.to_json(), encoding="utf-8")
     sys.stdout.write(report.to_text())
     return int(report.exit_code)
+
+
+def _of(kind: Callable[[object], object], text: str) -> object:
+    try:
+        return kind(text)
+    except ValueError as error:
+        raise ArgumentTypeError(f"{text!r} is not {error}") from error
 
 
 def _window_of(args: argparse.Namespace) -> Window:
