@@ -25,7 +25,7 @@ from log_partitioner.proof.audit.ranges import Ranges, Reached, hull, later_batc
 from log_partitioner.proof.audit.report import Findings, Report
 from log_partitioner.proof.audit.schemas import check_schema
 from log_partitioner.proof.audit.whose import FlushTopics, nothing_of
-from log_partitioner.proof.audit.window import PADDING_MS, TimedTopics, Window, run_window, starts_of
+from log_partitioner.proof.audit.window import PADDING_MS, FlushWindow, TimedTopics, run_window, starts_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from log_partitioner.formats.model import OffsetRanges, SourceRecord, TopicPartition
     from log_partitioner.formats.reference import Reference
     from log_partitioner.proof.audit.ranges import Committed
-    from log_partitioner.proof.audit.window import Chosen
+    from log_partitioner.proof.audit.window import ChosenFlushes
 
 EXAMPLES = 5
 THREADS = 16
@@ -54,7 +54,7 @@ class Options(NamedTuple):
     require_caught_up: bool = False
     examples: int = EXAMPLES
     threads: int = THREADS
-    window: Window = Window()
+    window: FlushWindow = FlushWindow()
 
 
 class Topics(FlushTopics, TimedTopics, Protocol):
@@ -164,10 +164,10 @@ class Audit:
 
     def _before(
         self,
-        window: Window,
+        window: FlushWindow,
         flushes: Mapping[TopicPartition, tuple[int, int]],
         known: list[FlushRecord],
-        chosen: Chosen,
+        chosen: ChosenFlushes,
     ) -> list[FlushRecord]:
         """Read flush records back until each TopicPartition of the window has one of before it, or there are no more.
 
@@ -180,7 +180,7 @@ class Audit:
         found: list[FlushRecord] = []
         length_ms, until_ms = PADDING_MS, window.padded(2).from_ms or 0
         while wanted and until_ms:
-            earlier = Window(max(0, until_ms - length_ms), until_ms)
+            earlier = FlushWindow(max(0, until_ms - length_ms), until_ms)
             some = self._announced.read_flushes(self._topics.read(earlier.narrow(self._topics, flushes)))
             wanted -= {tp_of(line) for record in some for line in record.topic_partitions}
             found += some
@@ -225,11 +225,11 @@ class Audit:
         return starts
 
     def _judge_all(
-        self, context: Context, chosen: Chosen, gaps: list[AnnouncedBatch], begins: Mapping[TopicPartition, int]
+        self, context: Context, chosen: ChosenFlushes, gaps: list[AnnouncedBatch], begins: Mapping[TopicPartition, int]
     ) -> None:
         """Judge every batch: those with strays first, because others count them, then the rest.
 
-        Of a window, those that are chosen, and others with messages and no record, or with entries of its offsets.
+        A window has those that are chosen, and others with messages and no record, or with entries of its offsets.
         """
         batches = [*sorted(self._announced.batches.values(), key=attrgetter("ended_at_ms")), *gaps]
         if not self._options.window.is_everything:
@@ -310,7 +310,7 @@ class Audit:
         if not audited and not waits:  # for the first record of an empty source
             self._findings.doubt(nothing_of(group_id, self._announced.groups))
 
-    def _say_window(self, reached: list[Reached], chosen: Chosen) -> None:
+    def _say_window(self, reached: list[Reached], chosen: ChosenFlushes) -> None:
         """Say how many flushes the window has; none is nothing to tell only where no record waits for one."""
         count = len(chosen.batch_ids) - len(chosen.runs)
         text = f"{count:,} flush{'' if count == 1 else 'es'} ended in the window"

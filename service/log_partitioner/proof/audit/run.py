@@ -21,7 +21,7 @@ from log_partitioner.proof.audit.audit import EXAMPLES, THREADS, Audit, Options
 from log_partitioner.proof.audit.context import Address, FetchedObject
 from log_partitioner.proof.audit.report import Report
 from log_partitioner.proof.audit.whose import Groups, of_group
-from log_partitioner.proof.audit.window import Window
+from log_partitioner.proof.audit.window import FlushWindow
 
 if TYPE_CHECKING:
     import argparse
@@ -89,10 +89,10 @@ def _of(kind: Callable[[object], object], text: str) -> object:
     try:
         return kind(text)
     except ValueError as error:
-        raise ArgumentTypeError(f"{text!r} is not {error}") from error
+        raise ArgumentTypeError(f"{text!r}: it {error}") from error
 
 
-def _window_of(args: argparse.Namespace) -> Window:
+def _window_of(args: argparse.Namespace) -> FlushWindow:
     """Return the window that is asked for, as of now."""
     begin_ms, end_ms = (None if one is None else round(one.timestamp() * 1000) for one in (args.begin, args.end))
     if args.last is not None:
@@ -101,7 +101,7 @@ def _window_of(args: argparse.Namespace) -> Window:
         begin_ms = round((time.time() - args.last) * 1000)
     if begin_ms is not None and end_ms is not None and begin_ms >= end_ms:
         raise CouldNotTellError("--from is not before --until")
-    return Window(begin_ms, end_ms)
+    return FlushWindow(begin_ms, end_ms)
 
 
 def run_audit(settings: Settings, options: Options) -> Report:
@@ -116,7 +116,7 @@ def run_audit(settings: Settings, options: Options) -> Report:
     groups = Groups()
     with KafkaTopics.of(settings.kafka) as topics:
         if options.window.from_ms is not None:
-            since = Window(options.window.padded(2).from_ms)
+            since = FlushWindow(options.window.padded(2).from_ms)
             ends, _ = topics.settled(topics.topic_partitions(settings.kafka.flushes_topic))
             groups.begin_at({tp: first for tp, (first, _) in since.narrow(topics, ends).items()})
         groups.read_on(topics, settings.kafka.flushes_topic)

@@ -30,7 +30,7 @@ class TimedTopics(Protocol):
         """Return the first offset with this message timestamp or a later one, None if there is none."""
 
 
-class Chosen(NamedTuple):
+class ChosenFlushes(NamedTuple):
     """The batches of a window, the runs of backfills among them, and the offsets of the source that they name.
 
     `flushed` are the TopicPartitions of flushes.
@@ -46,7 +46,7 @@ class Chosen(NamedTuple):
         return self.source[tp][0] if tp in self.source else None
 
 
-class Window(NamedTuple):
+class FlushWindow(NamedTuple):
     """The time [from_ms, until_ms) in which flushes ended; None: since the beginning, until now."""
 
     from_ms: int | None = None
@@ -55,7 +55,7 @@ class Window(NamedTuple):
     @property
     def is_everything(self) -> bool:
         """Whether there are no bounds."""
-        return self == Window()
+        return self == FlushWindow()
 
     def holds(self, at_ms: int) -> bool:
         """Return whether a moment is in it."""
@@ -66,10 +66,10 @@ class Window(NamedTuple):
         begins = self.from_ms is None or self.from_ms <= last_ms
         return begins and (self.until_ms is None or first_ms < self.until_ms)
 
-    def padded(self, times: int = 1) -> Window:
+    def padded(self, times: int = 1) -> FlushWindow:
         """Return it with so many paddings before and behind."""
         more = times * PADDING_MS
-        return Window(
+        return FlushWindow(
             None if self.from_ms is None else max(0, self.from_ms - more),
             None if self.until_ms is None else self.until_ms + more,
         )
@@ -86,7 +86,7 @@ class Window(NamedTuple):
                     narrowed[tp] = (offset, end) if place == 0 else (first, offset)
         return narrowed
 
-    def choose(self, records: Iterable[FlushRecord], runs: Mapping[str, BackfillRecord]) -> Chosen:
+    def choose(self, records: Iterable[FlushRecord], runs: Mapping[str, BackfillRecord]) -> ChosenFlushes:
         """Choose flushes that ended in it, and backfills that went on in it or hold entries of these flushes."""
         flushes = [record for record in records if self.holds(record.ended_at_ms)]
         covered = hull(_spans(flushes))
@@ -97,19 +97,19 @@ class Window(NamedTuple):
             if padded.meets(run.started_at_ms, run.committed_at_ms) or _intersect(covered, hull(_spans([run])))
         ]
         ids = {record.batch_id for record in flushes} | {run.batch_id for run in chosen}
-        return Chosen(ids, chosen, set(covered), hull([*_spans(flushes), *_spans(chosen)]))
+        return ChosenFlushes(ids, chosen, set(covered), hull([*_spans(flushes), *_spans(chosen)]))
 
     def committed(self, records: Iterable[FlushRecord], committed: Committed) -> Committed:
-        """Return the offsets up to which ranges must join; of a window that has an end, no further than is known."""
+        """Return the offsets up to which ranges must join: no further than is known where the window has an end."""
         if self.until_ms is None:
             return committed
         known = hull(_spans(records))
         return {tp: None if end is None else min(end, known.get(tp, (0, end))[1]) for tp, end in committed.items()}
 
 
-def run_window(run: BackfillRecord) -> Window:
+def run_window(run: BackfillRecord) -> FlushWindow:
     """Return the time in which a backfill has published."""
-    return Window(run.started_at_ms, run.committed_at_ms + 1).padded()
+    return FlushWindow(run.started_at_ms, run.committed_at_ms + 1).padded()
 
 
 def starts_of(records: Iterable[FlushRecord]) -> dict[TopicPartition, int]:

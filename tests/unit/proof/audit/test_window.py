@@ -10,7 +10,7 @@ import pytest
 from log_partitioner.formats.findings import Kind
 from log_partitioner.formats.model import SourceRecord, TopicPartition
 from log_partitioner.proof.audit.report import Report
-from log_partitioner.proof.audit.window import PADDING_MS, Window
+from log_partitioner.proof.audit.window import PADDING_MS, FlushWindow
 from tests.unit.proof.audit.world import (
     APP_0,
     APP_1,
@@ -25,7 +25,7 @@ from tests.unit.proof.audit.world import (
 
 HOUR_MS = 3_600_000
 FIRST, SECOND, LATER = (TIMESTAMP_MS + hours * HOUR_MS for hours in (1, 2, 50))
-OF_FIRST, OF_SECOND = Window(None, FIRST + 1), Window(FIRST + 1, None)
+OF_FIRST, OF_SECOND = FlushWindow(None, FIRST + 1), FlushWindow(FIRST + 1, None)
 REFERENCES, FLUSHES = TopicPartition("references", 0), TopicPartition("flushes", 0)
 
 
@@ -88,7 +88,7 @@ def test_backfill_of_any_time_makes_good_what_its_window_lacks() -> None:
     world.messages.append(world.messages.pop(1))
     times = {"started_at_ms": LATER - 1, "committed_at_ms": LATER}
     world.backfill_records = [msgspec.structs.replace(ran(APP_0, 2, entries=1), **times)]
-    for window in (OF_FIRST, Window(FIRST + 1, SECOND + 1), Window(LATER - HOUR_MS, None)):
+    for window in (OF_FIRST, FlushWindow(FIRST + 1, SECOND + 1), FlushWindow(LATER - HOUR_MS, None)):
         assert world.audit(window=window).findings.examples == {}, window
     world.backfill_records.clear()
     assert Kind.REFERENCE_MISSING in kinds(world.audit(window=OF_FIRST))
@@ -97,7 +97,7 @@ def test_backfill_of_any_time_makes_good_what_its_window_lacks() -> None:
 def test_window_without_a_flush() -> None:
     """It is clean where nothing waits to be flushed."""
     world = two_hours().build()
-    nothing = Window(SECOND + 1, None)
+    nothing = FlushWindow(SECOND + 1, None)
     assert world.audit(window=nothing, caught_up=False).exit_code == 0
     world.ends[APP_1] += 1
     report = world.audit(window=nothing, caught_up=False)
@@ -112,7 +112,7 @@ def test_beginning_that_topics_have_lost_is_missed_only_by_its_window() -> None:
     world = two_hours().build()
     firsts = sum(message.batch_id == "b1" for message in world.messages)
     world.lows = {REFERENCES: firsts - 1, FLUSHES: 0}
-    assert world.audit(window=Window(SECOND, None)).exit_code == 0
+    assert world.audit(window=FlushWindow(SECOND, None)).exit_code == 0
     report = world.audit(window=OF_FIRST)
     assert "topic references no longer has its beginning" in report.findings.doubts
 
@@ -129,7 +129,7 @@ def test_window_reads_its_own_messages(monkeypatch: pytest.MonkeyPatch) -> None:
             yield message
 
     monkeypatch.setattr(MemoryTopics, "read", reading)
-    report: Report = world.audit(window=Window(world.ended_at_ms["b2"], None))
+    report: Report = world.audit(window=FlushWindow(world.ended_at_ms["b2"], None))
     assert report.exit_code == 0
     announced = {message.timestamp_ms for message in read if message.tp == REFERENCES}
     assert announced == {world.ended_at_ms["b2"]}

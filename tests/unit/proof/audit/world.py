@@ -52,7 +52,7 @@ from log_partitioner.formats.reference import (
 )
 from log_partitioner.proof.audit.audit import Audit, Options
 from log_partitioner.proof.audit.whose import Groups, of_group
-from log_partitioner.proof.audit.window import Window
+from log_partitioner.proof.audit.window import FlushWindow
 from log_partitioner_pipeline.row_type import type_of
 from tests.fakes.check import BucketStore
 
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 
 APP_0, APP_1 = TopicPartition("app", 0), TopicPartition("app", 1)
 GROUP = "log-partitioner"
-EVERYTHING = Window()
+EVERYTHING = FlushWindow()
 TIMESTAMP_MS = 1_714_560_000_000  # 2024-05-01T10:40:00Z
 HOUR_10 = 1_714_557_600_000_000
 HOUR_11 = HOUR_10 + 3_600_000_000
@@ -241,7 +241,7 @@ class World:
         *,
         caught_up: bool = True,
         bounds: SchemaBounds = Settings.schema_bounds,
-        window: Window = EVERYTHING,
+        window: FlushWindow = EVERYTHING,
         **sections: Any,
     ) -> Report:
         """Run the audit over it."""
