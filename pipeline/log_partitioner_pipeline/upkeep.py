@@ -138,7 +138,7 @@ class Upkeep:
         return names
 
     def expire(self, *, before_ms: int) -> None:
-        """Expire snapshots that are older than this, and delete the files that only they had.
+        """Expire snapshots that are older than this, and the schemas and files that only they had.
 
         The newest snapshot that states the table's offsets stays, because a rewrite that began before it carries older
         ones. If no snapshot states any, the newest of all stays.
@@ -150,9 +150,19 @@ class Upkeep:
         commit(
             lambda: self._spark.sql(
                 f"CALL {CATALOG}.system.expire_snapshots(table => '{self._name}', "
-                f"older_than => timestamp_millis({older_than_ms}L), retain_last => 1)"
+                f"older_than => timestamp_millis({older_than_ms}L), retain_last => 1, "
+                "clean_expired_metadata => true)"
             )
         )
+
+    def remove_orphans(self, *, before_ms: int) -> int:
+        """Delete files that no snapshot has and that are older than this; returns how many.
+
+        A driver or a task that ended before its commit leaves them. A commit under way has younger ones.
+        """
+        action = self._jvm().org.apache.iceberg.spark.actions.SparkActions.get(self._spark._jsparkSession)  # noqa: SLF001
+        done = action.deleteOrphanFiles(self._java()).usePrefixListing(True).olderThan(before_ms).execute()  # noqa: FBT003
+        return sum(1 for _ in done.orphanFileLocations())
 
     def _told_at_ms(self) -> int | None:
         """Return the time of the newest snapshot that states the offsets up to which the table holds everything.

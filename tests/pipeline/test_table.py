@@ -1,6 +1,8 @@
 """The table between drivers: compare-and-swap, half-made tables, offsets that outlive expiry. Needs no servers."""
 
+import json
 import re
+import time
 from collections.abc import Callable
 from itertools import chain
 from pathlib import Path
@@ -203,6 +205,20 @@ def test_upkeep_of_an_old_table(session: SparkSession, table_of: Make) -> None:
     assert {one.hour: one.offsets for one in upkeep.file_hours()} == {0: {0: 1}, 1: {0: 3}, 2: {0: 3}}
     assert upkeep.rewrite(range(0, 12_000, 2), position=position) == (0, 0)
     assert upkeep.rewrite([0, 1, 2], position=Position({0: 2}, position.snapshot_id)) is None
+
+
+def test_files_that_nobody_committed_go_once_they_are_old(session: SparkSession, table_of: Make) -> None:
+    """A driver that was killed before its commit leaves them; one whose commit is under way has young ones."""
+    table = table_of()
+    table.append(files(table, "1"), base={}, offsets={0: 1}, rows=1)
+    (orphan,) = [Path(json.loads(one)["file-path"].removeprefix("file:")) for one in files(table, "2")]
+    upkeep = Upkeep(session, table.name)
+    now_ms = time.time_ns() // 1_000_000
+    assert upkeep.remove_orphans(before_ms=now_ms - 3_600_000) == 0
+    assert orphan.exists()
+    assert upkeep.remove_orphans(before_ms=now_ms + 60_000) == 1
+    assert not orphan.exists()
+    assert names_in(session, table) == ["1"]
 
 
 def test_states_of_other_dates_are_not_read(session: SparkSession) -> None:

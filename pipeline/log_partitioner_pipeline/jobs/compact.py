@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 _HOUR_S = 3600
 _FOLDS = (0, 1)
+_ORPHAN_AGE_MS = 3 * 86_400_000  # longer than any commit takes; Iceberg's own default
 _ATTEMPTS = 5
 
 
@@ -97,9 +98,13 @@ class Compact:
             announced = [Upkeep(self._spark, f"{CATALOG}.{name}") for name in table_names(self._all_settings)]
             for upkeep in filter(Upkeep.is_there, announced):
                 upkeep.rewrite_days(ANNOUNCED_AT, before=today)
+            orphans = 0
             for upkeep in filter(Upkeep.is_there, (self.upkeep, *announced, *self._beside())):
                 upkeep.expire(before_ms=now_ms - round(self._settings.snapshots_s * 1000))
-            self._log.info("table_compacted", hours=hours, **rewritten._asdict(), branches_dropped=dropped)
+                orphans += upkeep.remove_orphans(before_ms=now_ms - _ORPHAN_AGE_MS)
+            self._log.info(
+                "table_compacted", hours=hours, **rewritten._asdict(), branches_dropped=dropped, orphans=orphans
+            )
             progress.step("raw objects")
             return Compacted(hours, *rewritten, retired=self._retire())
 
