@@ -39,7 +39,8 @@ def read_counts_by_pyiceberg(lake: Lake) -> int:
 
 
 @contextmanager
-def _table_of_pyiceberg(lake: Lake) -> Iterator[Table]:
+def pyiceberg_catalog(lake: Lake) -> Iterator[SqlCatalog]:
+    """Open the lake's catalogue with PyIceberg."""
     s3 = lake.deployment.s3.endpoint
     catalog = SqlCatalog(
         CATALOG,
@@ -52,9 +53,15 @@ def _table_of_pyiceberg(lake: Lake) -> Iterator[Table]:
         },
     )
     try:
-        yield catalog.load_table(lake.settings.pipeline.table.name)
+        yield catalog
     finally:
         catalog.close()
+
+
+@contextmanager
+def _table_of_pyiceberg(lake: Lake) -> Iterator[Table]:
+    with pyiceberg_catalog(lake) as catalog:
+        yield catalog.load_table(lake.settings.pipeline.table.name)
 
 
 def without_empty(value: Any) -> Any:
