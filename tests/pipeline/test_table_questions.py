@@ -45,7 +45,7 @@ ORDERLY = [
 ]
 HOSTILE = [
     entry("ann", 2, id="id-6", level="info", message="late", status="200"),
-    entry("ann", 75, id="id-7", Level="INFO", error="a text"),
+    entry("ann", 75, id="id-7", level="error", Level="INFO", error="a text"),
     entry("bob", 21, id="id-8", status="500", Status="n/a", error={"message": 7, "Message": "twin"}),
     entry("bob", 65, id="id-9", Status="n/a", level=3),
     entry("eve", 30, id="id-10", status=True, message=["a", "list"]),
