@@ -15,11 +15,14 @@ type Bad = &'static str;
 type Told<'py> = Bound<'py, PyAny>;
 
 const HOUR_US: i64 = 3_600_000_000;
+const NUMBER_SIZE: usize = 8;
+const BOOLEAN_SIZE: usize = 1;
 
-/// Avro's binary form.
+/// Avro's binary form, and the size of the values read of an entry: `bytes_of` in `log_partitioner_pipeline.columns`.
 struct Input<'a> {
     data: &'a [u8],
     at: usize,
+    size: usize,
 }
 
 impl<'a> Input<'a> {
@@ -57,6 +60,33 @@ impl<'a> Input<'a> {
 
     fn boolean(&mut self) -> Result<bool, Bad> {
         Ok(self.bytes(1)?[0] == 1)
+    }
+
+    fn value_text(&mut self) -> Result<&'a str, Bad> {
+        let text = self.text()?;
+        self.size += text.len();
+        Ok(text)
+    }
+
+    fn value_json(&mut self) -> Result<&'a str, Bad> {
+        let text = self.text()?;
+        self.size += json_size(text.as_bytes());
+        Ok(text)
+    }
+
+    fn value_long(&mut self) -> Result<i64, Bad> {
+        self.size += NUMBER_SIZE;
+        self.long()
+    }
+
+    fn value_double(&mut self) -> Result<f64, Bad> {
+        self.size += NUMBER_SIZE;
+        self.double()
+    }
+
+    fn value_boolean(&mut self) -> Result<bool, Bad> {
+        self.size += BOOLEAN_SIZE;
+        self.boolean()
     }
 
     /// Whether a value follows, of a union of null and one type.
@@ -188,11 +218,11 @@ impl Json {
 
     fn write(&self, from: &mut Input, out: &mut Vec<u8>) -> Result<(), Bad> {
         match self {
-            Self::Text => quote(from.text()?, out),
-            Self::Raw => out.extend_from_slice(from.text()?.as_bytes()),
-            Self::Long => out.extend_from_slice(from.long()?.to_string().as_bytes()),
-            Self::Double => out.extend_from_slice(format!("{:?}", from.double()?).as_bytes()),
-            Self::Boolean => out.extend_from_slice(if from.boolean()? { b"true" } else { b"false" }),
+            Self::Text => quote(from.value_text()?, out),
+            Self::Raw => out.extend_from_slice(from.value_json()?.as_bytes()),
+            Self::Long => out.extend_from_slice(from.value_long()?.to_string().as_bytes()),
+            Self::Double => out.extend_from_slice(format!("{:?}", from.value_double()?).as_bytes()),
+            Self::Boolean => out.extend_from_slice(if from.value_boolean()? { b"true" } else { b"false" }),
             Self::Empty(shape) => {
                 shape.skip(from)?;
                 out.extend_from_slice(b"{}");
@@ -205,6 +235,7 @@ impl Json {
                         match member {
                             None => shape.skip(from)?,
                             Some((name, json)) => {
+                                from.size += name.len();
                                 begin(name, out);
                                 json.write(from, out)?;
                             }
@@ -217,15 +248,19 @@ impl Json {
                 out.push(b'[');
                 from.items(|from| {
                     comma(out);
-                    item.write_any(from, out)
+                    item.write_any(from, out).map(drop)
                 })?;
                 out.push(b']');
             }
             Self::Map(value) => {
                 out.push(b'{');
                 from.items(|from| {
-                    begin(from.text()?, out);
-                    value.write_any(from, out)
+                    let name = from.text()?;
+                    begin(name, out);
+                    if value.write_any(from, out)? {
+                        from.size += name.len();
+                    }
+                    Ok(())
                 })?;
                 out.push(b'}');
             }
@@ -233,13 +268,68 @@ impl Json {
         Ok(())
     }
 
-    fn write_any(&self, from: &mut Input, out: &mut Vec<u8>) -> Result<(), Bad> {
-        if from.is_there()? {
-            return self.write(from, out);
+    /// Returns whether there is a value.
+    fn write_any(&self, from: &mut Input, out: &mut Vec<u8>) -> Result<bool, Bad> {
+        let is_there = from.is_there()?;
+        if is_there {
+            self.write(from, out)?
+        } else {
+            out.extend_from_slice(b"null")
         }
-        out.extend_from_slice(b"null");
-        Ok(())
+        Ok(is_there)
     }
+}
+
+/// The size of a JSON text's value; it is known to be one.
+fn json_size(text: &[u8]) -> usize {
+    let (mut at, mut size, mut name) = (0, 0, 0);
+    while at < text.len() {
+        let begin = at;
+        at += 1;
+        match text[begin] {
+            b'"' => {
+                let (end, string) = string_size(text, at);
+                at = end + text[end..].iter().take_while(|byte| byte.is_ascii_whitespace()).count();
+                name = if text.get(at) == Some(&b':') { string } else { 0 };
+                size += string;
+            }
+            b'n' => (at, size, name) = (at + 3, size - name, 0), // a member that is null
+            b't' => (at, size) = (at + 3, size + BOOLEAN_SIZE),
+            b'f' => (at, size) = (at + 4, size + BOOLEAN_SIZE),
+            b'-' | b'0'..=b'9' => {
+                at += text[at..]
+                    .iter()
+                    .take_while(|byte| matches!(byte, b'0'..=b'9' | b'.' | b'e' | b'E' | b'+' | b'-'))
+                    .count();
+                size += NUMBER_SIZE;
+            }
+            b'[' | b',' => name = 0,
+            _ => {}
+        }
+    }
+    size
+}
+
+/// The place behind a string of JSON that begins at `at`, without its quote, and the bytes that it stands for.
+fn string_size(text: &[u8], mut at: usize) -> (usize, usize) {
+    let mut size = 0;
+    while let Some(byte) = text.get(at) {
+        match (byte, text.get(at + 1)) {
+            (b'"', _) => return (at + 1, size),
+            (b'\\', Some(b'u')) => {
+                let digits = text.get(at + 2..at + 6).and_then(|digits| std::str::from_utf8(digits).ok());
+                size += match digits.and_then(|digits| u16::from_str_radix(digits, 16).ok()) {
+                    Some(0..0x80) => 1,
+                    Some(0x80..0x800 | 0xd800..0xe000) => 2, // or half of a pair of surrogates, which is four
+                    _ => 3,
+                };
+                at += 6;
+            }
+            (b'\\', _) => (at, size) = (at + 2, size + 1),
+            _ => (at, size) = (at + 1, size + 1),
+        }
+    }
+    (text.len(), size)
 }
 
 fn comma(out: &mut Vec<u8>) {
@@ -413,6 +503,7 @@ struct Record {
 
 #[derive(Default)]
 struct Field {
+    name_size: usize,
     column: Option<(usize, Plan)>,
     rest: Option<(String, Option<Json>)>,
 }
@@ -437,11 +528,11 @@ impl Plan {
 
     fn take(&self, from: &mut Input, column: &mut Column, rest: &mut Vec<u8>) -> Result<(), Bad> {
         match self {
-            Self::Text => column.text(from.text()?.as_bytes())?,
-            Self::Long => column.long(from.long()?),
-            Self::Double => column.double(from.double()?),
-            Self::Widened => column.double(from.long()? as f64),
-            Self::Boolean => column.boolean(from.boolean()?),
+            Self::Text => column.text(from.value_text()?.as_bytes())?,
+            Self::Long => column.long(from.value_long()?),
+            Self::Double => column.double(from.value_double()?),
+            Self::Widened => column.double(from.value_long()? as f64),
+            Self::Boolean => column.boolean(from.value_boolean()?),
             Self::Empty(shape) => {
                 shape.skip(from)?;
                 column.mark(true);
@@ -453,16 +544,20 @@ impl Plan {
                 record.take(from, &mut column.kids, rest)?;
             }
             Self::List(item) => {
-                from.items(|from| item.take_any(from, &mut column.kids[0], rest))?;
+                from.items(|from| item.take_any(from, &mut column.kids[0], rest).map(drop))?;
                 column.mark(true);
                 column.end_at(column.kids[0].rows)?;
             }
             Self::Map(value) => {
                 let entries = &mut column.kids[0];
                 from.items(|from| {
+                    let name = from.text()?;
                     entries.mark(true);
-                    entries.kids[0].text(from.text()?.as_bytes())?;
-                    value.take_any(from, &mut entries.kids[1], rest)
+                    entries.kids[0].text(name.as_bytes())?;
+                    if value.take_any(from, &mut entries.kids[1], rest)? {
+                        from.size += name.len();
+                    }
+                    Ok(())
                 })?;
                 column.mark(true);
                 column.end_at(column.kids[0].rows)?;
@@ -471,18 +566,26 @@ impl Plan {
         Ok(())
     }
 
-    fn take_any(&self, from: &mut Input, column: &mut Column, rest: &mut Vec<u8>) -> Result<(), Bad> {
-        if from.is_there()? { self.take(from, column, rest) } else { column.null() }
+    /// Returns whether there is a value.
+    fn take_any(&self, from: &mut Input, column: &mut Column, rest: &mut Vec<u8>) -> Result<bool, Bad> {
+        let is_there = from.is_there()?;
+        if is_there {
+            self.take(from, column, rest)?
+        } else {
+            column.null()?
+        }
+        Ok(is_there)
     }
 }
 
 impl Record {
     fn of(told: &Told, shapes: &Arc<Vec<Shape>>) -> PyResult<Self> {
-        type Member<'py> = (usize, Option<(usize, Told<'py>)>, Option<(String, Option<Told<'py>>)>);
+        type Member<'py> = (usize, usize, Option<(usize, Told<'py>)>, Option<(String, Option<Told<'py>>)>);
         let (members, absent): (Told, Vec<usize>) = told.extract()?;
         let mut fields: Vec<Field> = shapes.iter().map(|_| Field::default()).collect();
         for member in members.try_iter()? {
-            let (at, column, rest): Member = member?.extract()?;
+            let (at, name_size, column, rest): Member = member?.extract()?;
+            fields[at].name_size = name_size;
             if let Some((kid, plan)) = column {
                 fields[at].column = Some((kid, Plan::of(&plan, &shapes[at])?));
             }
@@ -495,8 +598,11 @@ impl Record {
     }
 
     fn take(&self, from: &mut Input, kids: &mut [Column], rest: &mut Vec<u8>) -> Result<(), Bad> {
-        for (shape, Field { column, rest: member }) in self.shapes.iter().zip(&self.fields) {
+        for (shape, Field { name_size, column, rest: member }) in self.shapes.iter().zip(&self.fields) {
             let is_there = from.is_there()?;
+            if is_there {
+                from.size += name_size;
+            }
             match (column, member) {
                 (Some((kid, _)), _) if !is_there => kids[*kid].null()?,
                 (None, _) if !is_there => {}
@@ -559,8 +665,8 @@ impl Columns {
 
     /// Learns how rows of such a schema become rows of the table; returns its number.
     ///
-    /// A record is (fields, columns that it lacks), a field (its place, (column, plan) or None, (name, how it is written or
-    /// None where its parts are) or None); fields that are not among them are passed over.
+    /// A record is (fields, columns that it lacks), a field (its place, bytes of its name, (column, plan) or None, (name,
+    /// how it is written or None where its parts are) or None); fields that are not among them are passed over.
     fn plan(&mut self, record: Told, schema: usize) -> PyResult<usize> {
         self.plans.push(Record::of(&record, &self.schemas[schema])?);
         Ok(self.plans.len() - 1)
@@ -568,7 +674,7 @@ impl Columns {
 
     /// Takes the rows of a block; a ValueError says what is wrong with it, and then nothing more can be taken.
     fn add(&mut self, block: &[u8], rows: usize, plan: usize, reference: &str) -> PyResult<()> {
-        let mut from = Input { data: block, at: 0 };
+        let mut from = Input { data: block, at: 0, size: 0 };
         (0..rows)
             .try_for_each(|_| self.row(&mut from, plan, reference))
             .and_then(|()| if from.at == block.len() { Ok(()) } else { Err("a block has more bytes than rows") })
@@ -599,7 +705,10 @@ impl Columns {
         self.columns[self.places.reference].text(reference.as_bytes())?;
         self.rest.clear();
         self.rest.push(b'{');
+        from.size = 0;
         self.plans.get(plan).ok_or("no such plan")?.take(from, &mut self.columns, &mut self.rest)?;
+        let size = i64::try_from(from.size).map_err(|_| "an entry is too large")?;
+        self.columns[self.places.meta].kids.last_mut().ok_or("the table's own columns are others")?.long(size);
         let rest = &mut self.columns[self.places.rest];
         if self.rest.len() == 1 {
             return rest.null();
@@ -617,10 +726,14 @@ impl Columns {
         self.columns[self.places.hour].long(hour_us);
         let meta = &mut self.columns[self.places.meta];
         meta.mark(true);
-        let [id, topic, partition, offset, index, timestamp, root] = &mut meta.kids[..] else {
+        let [id, topic, partition, offset, index, timestamp, root, _] = &mut meta.kids[..] else {
             return Err("the table's own columns are others");
         };
-        if from.is_there()? { id.text(from.text()?.as_bytes())? } else { id.null()? }
+        if from.is_there()? {
+            id.text(from.text()?.as_bytes())?
+        } else {
+            id.null()?
+        }
         topic.text(from.text()?.as_bytes())?;
         partition.int(from.long()?)?;
         offset.long(from.long()?);

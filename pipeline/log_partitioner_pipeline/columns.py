@@ -97,7 +97,7 @@ def struct_of(**kinds: Kind) -> Struct:
 
 
 _PLACE: dict[str, Kind] = {"topic": "string", "partition": "int", "offset": "long", "index": "int"}
-_META = struct_of(id="string", **_PLACE, timestamp="timestamptz", root=struct_of(**_PLACE))
+_META = struct_of(id="string", **_PLACE, timestamp="timestamptz", root=struct_of(**_PLACE), bytes="long")
 _FIXED: dict[str, Kind] = {
     USER: "string",
     EVENT_TIME: "timestamptz",
@@ -272,7 +272,8 @@ def _to_iceberg(kind: Kind, numbers: Iterator[int]) -> Any:
 class FieldPlan(NamedTuple):
     """One field of a file: the column that takes its values and how, and the part that goes to `_rest` and how.
 
-    Values are not null; `convert` is None if they stay as they are. `rest` gives a member's JSON text, or None.
+    Values are not null; `convert` is None if they stay as they are. `rest` gives a member's JSON text, or None; `weigh`
+    the bytes of a value (`bytes_of`).
     """
 
     avro_name: str
@@ -280,6 +281,7 @@ class FieldPlan(NamedTuple):
     column: str | None
     convert: Callable[[Any], Any] | None
     rest: Callable[[Any], str | None] | None
+    weigh: Callable[[Any], int]
 
 
 def plan_of(schema_text: str, projected: str, table: Struct) -> tuple[FieldPlan, ...]:
@@ -329,15 +331,16 @@ def _plan_field(original: str, child: Type, field: Any, struct: Struct, *, is_to
     if child is Scalar.NULL:
         return None
     known, avro = struct.find(original, is_top=is_top), field["type"][1]
+    weigh = _weigher(child, avro)
     if known is not None:
         name, kind = known
         if isinstance(child, RecordType) and isinstance(kind, Struct):
             fields = _plan(child, avro["fields"] if child.by_name else [], kind)
             rest = _partial(fields) if any(one.rest for one in fields) else None
-            return FieldPlan(field["name"], original, name, _record(fields), rest)
+            return FieldPlan(field["name"], original, name, _record(fields), rest, weigh)
         if takes(kind, child):
-            return FieldPlan(field["name"], original, name, _converter(child, avro, kind), None)
-    return FieldPlan(field["name"], original, None, None, _writer(child, avro))
+            return FieldPlan(field["name"], original, name, _converter(child, avro, kind), None, weigh)
+    return FieldPlan(field["name"], original, None, None, _writer(child, avro), weigh)
 
 
 def takes(kind: Kind, type_: Type) -> bool:
@@ -417,13 +420,7 @@ def _writer(type_: Type, avro: Any) -> Callable[[Any], str]:
     if isinstance(type_, Scalar):
         return _quoted
     if isinstance(type_, RecordType):
-        fields = avro["fields"] if type_.by_name else []
-        named = [(one["name"], one.get(NAME_PROPERTY, one["name"]), one["type"]) for one in fields]
-        members = [
-            (avro_name, f"{_quoted(original)}:", _writer(type_.by_name[original], union[1]))
-            for avro_name, original, union in named
-            if type_.by_name[original] is not Scalar.NULL
-        ]
+        members = [(at, f"{_quoted(name)}:", _writer(child, avro)) for at, name, child, avro in _members(type_, avro)]
         return lambda row: _object(
             f"{name}{write(value)}" for at, name, write in members if (value := row[at]) is not None
         )
@@ -438,6 +435,58 @@ def _writer(type_: Type, avro: Any) -> Callable[[Any], str]:
 
 def _object(members: Iterable[str]) -> str:
     return f"{{{','.join(members)}}}"
+
+
+def _members(record: RecordType, avro: Any) -> Iterator[tuple[str, str, Type, Any]]:
+    """Yield the fields of a record that have values: name in Avro, original name, type, type in Avro."""
+    for one in avro["fields"] if record.by_name else []:
+        original = one.get(NAME_PROPERTY, one["name"])
+        if (child := record.by_name[original]) is not Scalar.NULL:
+            yield one["name"], original, child, one["type"][1]
+
+
+# Size.
+
+
+def bytes_of(value: object) -> int:
+    """Return the size of a JSON value: bytes of names and texts in UTF-8, 8 for a number, 1 for a boolean.
+
+    Nulls, with their names, count nothing. So equal values (DESIGN 3.2) are of one size, however they are stored.
+    """
+    if isinstance(value, dict):
+        return sum(len(name.encode()) + bytes_of(item) for name, item in value.items() if item is not None)
+    if isinstance(value, list):
+        return sum(map(bytes_of, value))
+    if isinstance(value, str):
+        return len(value.encode())
+    return 0 if value is None else 1 if isinstance(value, bool) else 8
+
+
+def row_bytes(row: Mapping[str, Any], fields: Iterable[FieldPlan]) -> int:
+    """Return the size of an entry, as `bytes_of` has it."""
+    return sum(
+        len(one.original.encode()) + one.weigh(value) for one in fields if (value := row[one.avro_name]) is not None
+    )
+
+
+def _weigher(type_: Type, avro: Any) -> Callable[[Any], int]:
+    """Return what gives the bytes of values of a type."""
+    if type_ is Scalar.JSON:
+        return lambda text: bytes_of(_parse(text))
+    if isinstance(type_, Scalar):
+        return bytes_of
+    if isinstance(type_, RecordType):
+        members = [(at, len(name.encode()), _weigher(child, avro)) for at, name, child, avro in _members(type_, avro)]
+        return lambda row: sum(size + weigh(value) for at, size, weigh in members if (value := row[at]) is not None)
+    inner, name = (type_.item, "items") if isinstance(type_, ArrayType) else (type_.value, "values")
+    weigh = _weigher(inner, _inner(avro, name))
+    if isinstance(type_, ArrayType):
+        return lambda values: sum(weigh(value) for value in values if value is not None)
+    return lambda values: sum(len(key.encode()) + weigh(value) for key, value in values.items() if value is not None)
+
+
+# Every number is as large as 0, and a large one need not be read.
+_parse = json.JSONDecoder(parse_float=lambda _: 0, parse_int=lambda _: 0).decode
 
 
 # And back.

@@ -116,13 +116,13 @@ def _record(exact: RecordType, fields: list[Any], every: list[Any], struct: Stru
     taken = {places[name] for name in FIXED.columns} if is_top else set()
     planned: list[Told] = []
     for at, original, known, one in _members(exact, fields, every):
-        child, column = exact.by_name[original], struct.find(original, is_top=is_top)
+        child, column, size = exact.by_name[original], struct.find(original, is_top=is_top), len(original.encode())
         if column is None or not _goes_to(column[1], child):
-            planned.append((at, None, (original, _json(child, known, one))))
+            planned.append((at, size, None, (original, _json(child, known, one))))
             continue
         name, kind = column
         plan = _plan(child, known, one, kind)
-        planned.append((at, (places[name], plan), (original, None) if _has_rest(plan) else None))
+        planned.append((at, size, (places[name], plan), (original, None) if _has_rest(plan) else None))
         taken.add(places[name])
     return planned, [at for at in places.values() if at not in taken]
 

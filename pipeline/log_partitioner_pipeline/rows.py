@@ -32,6 +32,7 @@ from log_partitioner_pipeline.columns import (
     of_iceberg,
     plan_of,
     rest_of,
+    row_bytes,
 )
 from log_partitioner_pipeline.errors import ObjectError
 from log_partitioner_pipeline.objects import Content
@@ -242,7 +243,7 @@ class RowGatherer:
         self._gather(EVENT_TIME, times)
         self._gather(HOUR, [time - time % _HOUR_US for time in times])
         self._gather(REFERENCE, [reference_id] * len(rows))
-        self._gather(META, [_meta(meta) for meta in metas])
+        self._gather(META, [_meta(row, plan) for row in rows])
         for one in plan:
             if one.column is not None:
                 values, convert = [row[one.avro_name] for row in rows], one.convert
@@ -281,10 +282,12 @@ class RowGatherer:
         return self._rows == 0
 
 
-def _meta(meta: Row) -> Row:
+def _meta(row: Row, plan: tuple[FieldPlan, ...]) -> Row:
     """Bring the record's timestamp from milliseconds to the table's microseconds; null if they hold none such."""
+    meta = row[row_schema.META]
     timestamp_ms = meta["timestamp"]
-    return meta | {"timestamp": timestamp_ms * 1000 if abs(timestamp_ms) <= _TIMESTAMP_MS_MAX else None}
+    timestamp_us = timestamp_ms * 1000 if abs(timestamp_ms) <= _TIMESTAMP_MS_MAX else None
+    return meta | {"timestamp": timestamp_us, "bytes": row_bytes(row, plan)}
 
 
 def arrow_schema(fields: Iterable[Mapping[str, Any]]) -> pa.Schema:

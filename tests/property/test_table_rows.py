@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from log_partitioner import native
 from log_partitioner.avro.schema import META
 from log_partitioner.proof.oracle.equal import canonical
 from log_partitioner.proof.oracle.json_text import parse_rounding
-from log_partitioner_pipeline.columns import FIXED, REST, admit, leaves, of_iceberg, restore, to_iceberg
+from log_partitioner_pipeline.columns import FIXED, REST, admit, bytes_of, leaves, of_iceberg, restore, to_iceberg
 from log_partitioner_pipeline.compiled import CompiledGatherer
 from log_partitioner_pipeline.objects import Content
 from log_partitioner_pipeline.pieces import pieces_of
@@ -43,9 +43,17 @@ def told(row: dict[str, Any]) -> dict[str, Any]:
     return row | {REST: None if row[REST] is None else canonical(parse_rounding(row[REST]))}
 
 
+@example(
+    files=[
+        [{"x": 1}, {"x": [{"a": 1, "b": None}, None, {"c": {"d": None}, "e": [None]}, True, False]}, {"x": "ä\n\0€😀"}]
+    ],
+    columns_max=0,
+    bytes_per_batch=1 << 20,
+    one_by_one=False,
+)
 @given(
     files=st.lists(st.lists(strategies.entries(), min_size=1, max_size=4), min_size=1, max_size=3),
-    columns_max=st.sampled_from([0, 16, 20, 1000]),
+    columns_max=st.sampled_from([0, 17, 21, 1000]),
     bytes_per_batch=st.sampled_from([1, 100, 1 << 20]),
     one_by_one=st.booleans(),
 )
@@ -67,5 +75,6 @@ def test_entries_come_back(files: list[list[Entry]], columns_max: int, bytes_per
         for batch in compiled:
             batch.validate(full=True)
     assert [row[META]["offset"] for row in rows] == [number for entries in files for number in range(len(entries))]
+    assert [row[META]["bytes"] for row in rows] == [bytes_of(one) for some in files for one in some]
     found = [canonical(restore(row, table, parse_rounding)) for row in rows]
     assert found == [canonical(parse_rounding(msgspec.json.encode(one).decode())) for some in files for one in some]
