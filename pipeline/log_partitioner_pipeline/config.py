@@ -83,6 +83,10 @@ class TableSettings(Section):
     columns_max: int = Field(1000, ge=20)
     """Columns, nested ones too; values beyond stand together as JSON text in one column."""
 
+    def beside(self, name: str) -> str:
+        """Return the full name of a table in the same namespace."""
+        return f"{self.name.partition('.')[0]}.{name}"
+
 
 class MaterializeSettings(Section):
     """References to table."""
@@ -96,20 +100,10 @@ class MaterializeSettings(Section):
 class ActivitySettings(Section):
     """Entries and bytes per user."""
 
-    hours_table: str = Field("logs.user_hours", pattern=r"^\w+\.\w+$")
-    """Namespace and name: per user and hour."""
-    days_table: str = Field("logs.user_days", pattern=r"^\w+\.\w+$")
-    """Namespace and name: per user and day."""
     interval_s: PositiveSeconds = 60
     """Seconds between two writes of states, at least."""
     identity: Literal["root", "record"] = "root"
     """root: an entry that was republished (source topic chain) is the one of its root record, and counts once; record: every source record counts, for republishers that make several records of one. Fixed at creation."""
-    references_max: PositiveInt = 5000
-    """References read at once, unless one message alone has more; 40 times as many are counted at once at most."""
-    ranges_max: PositiveInt = 1_000_000
-    """Ranges of counted offsets in one state beyond which the job stops rather than grow it."""
-    user_buckets: PositiveInt = 8
-    """Buckets of users in the partition of an hour; fixed at creation."""
 
 
 class BackfillSettings(Section):
@@ -188,8 +182,6 @@ class CompactSettings(Section):
     """Files in one partition (hour and bucket of users) worth rewriting."""
     snapshots_s: PositiveSeconds = 86_400
     """Seconds that snapshots, and files only they have, stay, in the tables of the other jobs as well."""
-    branches_s: PositiveSeconds = 86_400
-    """Seconds after which the branch of a driver is taken for that of a dead one."""
     retention_s: PositiveSeconds | None = None
     """Seconds after its announcement from which a raw object is retired: recorded, then deleted. By default none ever is."""
     retired_table: str = Field("logs.retired", pattern=r"^\w+\.\w+$")

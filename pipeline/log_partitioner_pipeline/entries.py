@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from log_partitioner_pipeline.branches import commit
 from log_partitioner_pipeline.columns import EVENT_TIME, FIXED, RESERVED, USER, Struct, admit, of_iceberg
-from log_partitioner_pipeline.table import Form, Table, fields_of
+from log_partitioner_pipeline.table import Form, Table, commit, fields_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

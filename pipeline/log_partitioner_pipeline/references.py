@@ -101,14 +101,19 @@ class SchemaTexts:
 
 
 def time_spans(references: Iterable[Reference], *, spans_max: int = _SPANS_MAX) -> list[tuple[int, int]]:
-    """Return spans of event times, in microseconds, both ends among them, that hold every entry of the references.
+    """Return spans of event times, in microseconds, both ends among them, that hold every entry of the references."""
+    return join_spans(((one.event_time_min_us, one.event_time_max_us) for one in references), spans_max=spans_max)
+
+
+def join_spans(some: Iterable[tuple[int, int]], *, spans_max: int = _SPANS_MAX) -> list[tuple[int, int]]:
+    """Join spans of times that touch; both ends are among them.
 
     If there are too many spans, the closest ones are joined. So a late entry of another year costs its hour, not all
     the years between.
     """
     spans: list[tuple[int, int]] = []
-    for first, last in sorted((one.event_time_min_us, one.event_time_max_us) for one in references):
-        if spans and first <= spans[-1][1]:
+    for first, last in sorted(some):
+        if spans and first <= spans[-1][1] + 1:
             spans[-1] = spans[-1][0], max(spans[-1][1], last)
         else:
             spans.append((first, last))

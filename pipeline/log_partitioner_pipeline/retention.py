@@ -1,4 +1,4 @@
-"""May a raw object go? Pure: an object, its announcements, and the progress of readers and audits -> reason against it.
+"""May a raw object go? Pure: an object, its announcements, and the progress of table and audits -> reason against it.
 
 Owns the rule of retirement (ADR 10). Any doubt keeps an object, because an object can be deleted only once.
 """
@@ -37,13 +37,13 @@ class RawObject(NamedTuple):
 class Grounds(NamedTuple):
     """The facts by which objects are judged.
 
-    `before_ms` is the time at which the retention begins. `readers` are the offsets that the readers of objects have
-    reached: the table first. `passed` has, for each date and hour whose newest verdict is clean, the offsets up to
-    which an audit has found source, files and table equal.
+    `before_ms` is the time at which the retention begins. `taken` are the offsets that the table has reached. `passed`
+    has, for each date and hour whose newest verdict is clean, the offsets up to which an audit has found source, files
+    and table equal.
     """
 
     before_ms: int
-    readers: tuple[Offsets, ...]
+    taken: Offsets
     passed: Mapping[tuple[str, int], Offsets]
 
 
@@ -52,7 +52,7 @@ class Refusal(StrEnum):
 
     YOUNG = "young"  # not past the retention, or nobody knows whether it is
     PARTLY_KNOWN = "partly_known"  # some of its bytes are of references that the topic no longer has
-    NOT_TAKEN = "not_taken"  # the table, or another job that reads objects, has not come so far
+    NOT_TAKEN = "not_taken"  # the table has not come so far
     NOT_PASSED = "not_passed"  # an hour of it has no clean verdict of an audit that included the table
 
 
@@ -62,7 +62,7 @@ def refusal_of(raw: RawObject, grounds: Grounds) -> Refusal | None:
         return Refusal.YOUNG
     if not raw.is_whole:
         return Refusal.PARTLY_KNOWN
-    if not all(_is_below(place, offsets) for place in raw.places for offsets in grounds.readers):
+    if not all(_is_below(place, grounds.taken) for place in raw.places):
         return Refusal.NOT_TAKEN
     if not all(_is_below(place, grounds.passed.get((place.date, place.hour), {})) for place in raw.places):
         return Refusal.NOT_PASSED

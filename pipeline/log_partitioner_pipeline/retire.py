@@ -21,17 +21,15 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from log_partitioner.formats.model import TopicPartition
-from log_partitioner_pipeline.activity.tables import StateTable
 from log_partitioner_pipeline.audit.kept import Kept
 from log_partitioner_pipeline.audit.verdicts import read_passed
-from log_partitioner_pipeline.branches import load_table
 from log_partitioner_pipeline.changes import change_by_others
 from log_partitioner_pipeline.errors import TableError
 from log_partitioner_pipeline.kafka import partition_ends, read_messages
 from log_partitioner_pipeline.objects import Objects
 from log_partitioner_pipeline.retention import Grounds, Place, RawObject, refusal_of
 from log_partitioner_pipeline.retired import RetiredObjects
-from log_partitioner_pipeline.session import CATALOG
+from log_partitioner_pipeline.table import load_table
 from log_partitioner_pipeline.table_check import OBJECT, Outcome, compare_with_table
 from log_partitioner_pipeline.topics import reference_lines
 from log_partitioner_pipeline.whose import of_history
@@ -110,13 +108,9 @@ class Retirement:
             group_id=self._lineage.group_id,
             table_id=position.table_id,
         )
-        readers = [position.offsets]
-        counted = settings.activity.hours_table
-        if self._spark.catalog.tableExists(f"{CATALOG}.{counted}"):
-            readers.append(read_offsets(self._spark, counted, self._topic))
         return Grounds(
             before_ms=_now_ms() - round(self._retention_s * 1000),
-            readers=tuple(readers),
+            taken=position.offsets,
             passed={(one.date, one.hour): one.table_offsets for one in passed},
         )
 
@@ -238,11 +232,6 @@ def _raw(row: dict[str, Any]) -> RawObject:
     announced = row["announced_at"]
     places = tuple(Place(**one) for one in row["places"])
     return RawObject(row["is_whole"], None if announced is None else round(announced.timestamp() * 1000), places)
-
-
-def read_offsets(spark: SparkSession, name: str, topic: str) -> dict[int, int]:
-    """Read the offsets up to which the activity of users is counted."""
-    return StateTable(spark, name, columns=T.StructType([]), key=[], run="").offsets(topic)
 
 
 def _now_ms() -> int:

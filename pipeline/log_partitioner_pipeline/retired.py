@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from log_partitioner_pipeline.branches import load_table
 from log_partitioner_pipeline.session import CATALOG
+from log_partitioner_pipeline.table import load_table
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -284,7 +284,7 @@ class RowGatherer:
 
 def _meta(row: Row, plan: tuple[FieldPlan, ...]) -> Row:
     """Bring the record's timestamp from milliseconds to the table's microseconds; null if they hold none such."""
-    meta = row[row_schema.META]
+    meta: Row = row[row_schema.META]
     timestamp_ms = meta["timestamp"]
     timestamp_us = timestamp_ms * 1000 if abs(timestamp_ms) <= _TIMESTAMP_MS_MAX else None
     return meta | {"timestamp": timestamp_us, "bytes": row_bytes(row, plan)}

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Container, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+import time
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 
-from log_partitioner_pipeline.branches import commit, load_table
 from log_partitioner_pipeline.columns import USER, Struct, to_iceberg
 from log_partitioner_pipeline.errors import OvertakenError, TableError
 from log_partitioner_pipeline.parquet import Target
@@ -31,10 +32,12 @@ SUMMARY_OFFSETS = "log-partitioner.offsets"
 SUMMARY_CARRIED = "log-partitioner.offsets-carried"  # by a rewrite, from before it
 SUMMARY_ROWS = "log-partitioner.rows"
 _ATTEMPTS = 10
+_PAUSE_S = 0.1
 _REFUSED = "ValidationException"
 _RETRY_WAIT_MAX_MS = 2000  # Iceberg's own, a minute, lets a driver sleep long after others are done
 _BUCKETS = re.compile(r"bucket\[(\d+)\]")
 
+_Done = TypeVar("_Done")
 Offsets = dict[int, int]
 """Next offset by partition of the topic."""
 
@@ -43,19 +46,21 @@ class Position(NamedTuple):
     """The state of the table: the offsets up to which it holds everything, as of which snapshot (None: it is empty).
 
     `table_id` tells it from a table that was made anew under its name; `schema_id` names its columns at the time of the
-    question. Both are None if there was no table.
+    question. Both are None if there was no table. `sequence_number` orders the positions of one table: every commit of
+    rows has a greater one.
     """
 
     offsets: Offsets
     snapshot_id: int | None
     table_id: str | None = None
     schema_id: int | None = None
+    sequence_number: int = 0
 
 
 class Form(NamedTuple):
     """The layout of a table: partitioned by hours or days of a time, in its files sorted by columns.
 
-    Each partition has `user_buckets` buckets of users where that is not 0.
+    Each partition has `user_buckets` buckets of users where that is not 0, and a part for each value of `more` columns.
     """
 
     columns: Struct
@@ -63,6 +68,7 @@ class Form(NamedTuple):
     unit: Literal["hours", "days"]
     order: tuple[str, ...]
     user_buckets: int = 0
+    more: tuple[str, ...] = ()
 
 
 class Table:
@@ -89,11 +95,12 @@ class Table:
         self.spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {namespace}")
         if not self.is_there:
             form = self._form
-            by_user = f", bucket({form.user_buckets}, {USER})" if form.user_buckets else ""
+            by_user = [f"bucket({form.user_buckets}, {USER})"] if form.user_buckets else []
+            places = ", ".join([f"{form.unit}({form.time})", *by_user, *form.more])
             columns = self._jvm().org.apache.iceberg.spark.SparkSchemaUtil.convert(self._java_schema(form.columns))
             self.spark.sql(
                 f"CREATE TABLE IF NOT EXISTS {self.name} ({columns.toDDL()}) USING iceberg "
-                f"PARTITIONED BY ({form.unit}({form.time}){by_user}) "
+                f"PARTITIONED BY ({places}) "
                 f"TBLPROPERTIES ('format-version' = '2', '{PROPERTY_FORMAT}' = '{FORMAT}', "
                 f"'{PROPERTY_TOPIC}' = '{self.topic}', "
                 "'write.parquet.compression-codec' = 'zstd', 'commit.retry.num-retries' = '20', "
@@ -226,6 +233,25 @@ def set_properties(update: Any, wanted: Mapping[str, str]) -> None:
     update.commit()
 
 
+def load_table(spark: SparkSession, table: str) -> Any:
+    """Load Iceberg's own table, as it is now; `table` is its name in SQL, such as lake.logs.entries."""
+    jvm, session = spark._jvm, spark._jsparkSession  # noqa: SLF001 - py4j is the way in
+    assert jvm is not None, "the session runs"
+    return jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(session, table)
+
+
+def commit(change: Callable[[], _Done]) -> _Done:
+    """Change a table's metadata; again if another change of it came first, which Iceberg itself does not retry."""
+    for _ in range(_ATTEMPTS - 1):
+        try:
+            return change()
+        except (PySparkException, Py4JJavaError) as error:
+            if "CommitFailedException" not in str(error):
+                raise
+            time.sleep(_PAUSE_S)
+    return change()
+
+
 def fields_of(spark: SparkSession, table: Any) -> list[dict[str, Any]]:
     """Return the columns of Iceberg's own table, in its JSON."""
     jvm = spark._jvm  # noqa: SLF001 - py4j is the way in
@@ -238,7 +264,8 @@ def position_of(table: Any) -> Position:
     """Read the position of Iceberg's own table; see `Table.position`."""
     head = table.currentSnapshot()
     snapshot_id = None if head is None else head.snapshotId()
-    as_of = Position({}, snapshot_id, str(table.uuid()), table.schema().schemaId())
+    sequence_number = 0 if head is None else head.sequenceNumber()
+    as_of = Position({}, snapshot_id, str(table.uuid()), table.schema().schemaId(), sequence_number)
     told = None
     for snapshot in ancestors(table):
         text = snapshot.summary().get(SUMMARY_OFFSETS)

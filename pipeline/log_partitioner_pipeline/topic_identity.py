@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from log_partitioner_pipeline.branches import commit, load_table
 from log_partitioner_pipeline.errors import TableError
 from log_partitioner_pipeline.kafka import ask_topic_id
+from log_partitioner_pipeline.table import commit, load_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

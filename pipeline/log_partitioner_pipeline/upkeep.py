@@ -1,4 +1,4 @@
-"""The table kept in shape: small files to large ones, old snapshots and the branches of dead drivers to nothing.
+"""The table kept in shape: small files to large ones, old snapshots to nothing.
 
 Every rewrite repeats in its summary the offsets up to which the table held everything when it began, so that expiry may
 take the snapshot that stated them first (DESIGN 8). A rewrite never claims too much, because materialize may go on
@@ -14,14 +14,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark.sql import functions as F
 
-from log_partitioner_pipeline.branches import MAIN, Branch, commit, load_table
 from log_partitioner_pipeline.columns import EVENT_TIME
 from log_partitioner_pipeline.session import CATALOG
 from log_partitioner_pipeline.table import (
     SUMMARY_CARRIED,
     SUMMARY_OFFSETS,
     ancestors,
+    commit,
     format_offsets,
+    load_table,
     parse_offsets,
     position_of,
     told_by,
@@ -124,18 +125,6 @@ class Upkeep:
             .execute()
         )
         return Rewritten(done.rewrittenDataFilesCount(), done.addedDataFilesCount())
-
-    def drop_branches(self, *, before_ms: int) -> list[str]:
-        """Drop branches whose newest snapshot is older than this: their drivers are gone; returns their names."""
-        stale = self._spark.sql(
-            f"SELECT r.name FROM {self._table}.refs r JOIN {self._table}.snapshots s ON r.snapshot_id = s.snapshot_id "
-            f"WHERE r.type = 'BRANCH' AND r.name <> '{MAIN}' AND unix_millis(s.committed_at) < :before",
-            args={"before": before_ms},
-        )
-        names = [row["name"] for row in stale.collect()]
-        for name in names:
-            Branch(self._spark, self._table, name).drop()
-        return names
 
     def expire(self, *, before_ms: int) -> None:
         """Expire snapshots that are older than this, and the schemas and files that only they had.

@@ -17,10 +17,9 @@ from log_partitioner.adapters.kafka.topics import KafkaTopics
 from log_partitioner.errors import CouldNotTellError
 from log_partitioner.formats.flush_record import Lineage
 from log_partitioner.proof.audit.whose import Groups, has_reference, of_group
-from log_partitioner_pipeline.branches import commit, load_table
 from log_partitioner_pipeline.errors import TableError
 from log_partitioner_pipeline.session import CATALOG
-from log_partitioner_pipeline.table import set_properties
+from log_partitioner_pipeline.table import commit, load_table, set_properties
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

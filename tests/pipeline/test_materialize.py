@@ -14,7 +14,6 @@ from log_partitioner.formats.reference import Reference, encode_message
 from log_partitioner.proof.oracle.equal import canonical
 from log_partitioner_pipeline.errors import PipelineError, TableError
 from log_partitioner_pipeline.jobs.materialize import Materialize
-from log_partitioner_pipeline.jobs.user_activity import UserActivity
 from log_partitioner_pipeline.kafka import ask_topic_id, partition_ends
 from tests.integration.harness import Deployment
 from tests.integration.one_worker import run_through
@@ -136,7 +135,6 @@ def test_a_topic_made_anew_is_refused(
     lake = lake_of(deployment, LOGP_KAFKA__REFERENCES_TOPIC=topic)
     kafka.produce_values(topic, values[:1])
     Materialize(lake.spark, lake.settings).run(continuous=False)
-    UserActivity(lake.spark, lake.settings).run(continuous=False)
     entries = lake.spark.table(lake.table).count()
     old = ask_topic_id(lake.settings.worker.kafka, topic)
 
@@ -145,9 +143,8 @@ def test_a_topic_made_anew_is_refused(
     kafka.create_topic(topic, partitions=1)
     kafka.produce_values(topic, [*values[1:], *values])
     new = ask_topic_id(lake.settings.worker.kafka, topic)
-    for job in (Materialize(lake.spark, lake.settings), UserActivity(lake.spark, lake.settings)):
-        with pytest.raises(TableError, match=f"had the id {old}, this one has {new}"):
-            job.run(continuous=False)
+    with pytest.raises(TableError, match=f"had the id {old}, this one has {new}"):
+        Materialize(lake.spark, lake.settings).run(continuous=False)
     assert lake.spark.table(lake.table).count() == entries > 0
 
 

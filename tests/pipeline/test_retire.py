@@ -17,8 +17,6 @@ from log_partitioner.formats.findings import Kind
 from log_partitioner.formats.model import TopicPartition
 from log_partitioner.proof.accounting import ExitCode
 from log_partitioner.proof.oracle.equal import canonical
-from log_partitioner_pipeline.activity import stages
-from log_partitioner_pipeline.activity.tables import StateTable
 from log_partitioner_pipeline.audit import sides
 from log_partitioner_pipeline.audit.auditor import Auditor, Options
 from log_partitioner_pipeline.audit.result import Result, Window
@@ -157,10 +155,9 @@ def world(audited_once: tuple[World, dict[str, bytes]], tmp_path: Path, spark: S
 def test_objects_go_when_the_table_has_passed(unaudited: World, spark: SparkSession) -> None:
     """From the first verdict to an object that somebody else has deleted.
 
-    Outline: no verdict, one of before there was a column for the table, and one that includes it -> the activity of
-    users has not counted them -> a driver is killed between record and delete -> the next run deletes -> clean
-    audit by the table, backfill has nothing to do -> new objects, one deleted by hand, and an entry of a retired one
-    deleted from the table.
+    Outline: no verdict, one of before there was a column for the table, and one that includes it -> a driver is killed
+    between record and delete -> the next run deletes -> clean audit by the table, backfill has nothing to do -> new
+    objects, one deleted by hand, and an entry of a retired one deleted from the table.
     """
     deployment, lake, expected = unaudited
     assert Compact(lake.spark, lake.settings).run().retired == Retired()
@@ -168,12 +165,6 @@ def test_objects_go_when_the_table_has_passed(unaudited: World, spark: SparkSess
     assert Compact(lake.spark, lake.settings).run().retired == Retired()
     assert audited(lake, table=True, verdicts=True).exit_code is ExitCode.CLEAN
     before = objects_of(deployment)
-    counted = StateTable(
-        lake.spark, lake.settings.pipeline.activity.hours_table, columns=stages.HOURS, key=stages.HOUR_KEY, run="test"
-    )
-    counted.ensure(user_buckets=1, identity="root")
-    assert Compact(lake.spark, lake.settings).run().retired == Retired()
-    counted.write_offsets(deployment.references_topic, dict.fromkeys(range(3), 1000))
     driver = lake.start("retiring", POINT, program=(DRIVER,))
     driver.wait_for_line(f"stopped at {POINT}", timeout_s=240)
     os.killpg(driver.pid, signal.SIGKILL)

@@ -18,7 +18,6 @@ from log_partitioner_pipeline.errors import TableError
 from log_partitioner_pipeline.jobs.backfill import Backfill
 from log_partitioner_pipeline.jobs.compact import Compact
 from log_partitioner_pipeline.jobs.materialize import Materialize
-from log_partitioner_pipeline.jobs.user_activity import UserActivity
 from tests.pipeline.by_hand import ByHand
 from tests.pipeline.conftest import Lake, settings_of
 from tests.pipeline.readback import Places, read_table
@@ -69,7 +68,7 @@ def test_every_table_is_of_one_group_and_exact(
     staging = production.beside(names.group("staging"), source=kafka.create_topic(names.topic("staging"), partitions=2))
     records, places, expected = delivered(production, 0)
     *_, of_staging = delivered(staging, 1000)
-    lake = lake_of(production, PIPELINE_ACTIVITY__INTERVAL_S="0.01", PIPELINE_AUDIT__UNREFERENCED_AGE_S="0")
+    lake = lake_of(production, PIPELINE_AUDIT__UNREFERENCED_AGE_S="0")
     unnamed = given(lake, **{GROUP: None})
     assert materialized(lake, unnamed) == expected
 
@@ -84,14 +83,11 @@ def test_every_table_is_of_one_group_and_exact(
 
     stranger = production.beside(names.group("stranger"))
     stranger.flush(records, places)
-    for job in (Materialize, UserActivity):
-        with pytest.raises(CouldNotTellError, match=f"{renamed.group}, {stranger.group} have flushed"):
-            job(lake.spark, unnamed).run(continuous=False)
+    with pytest.raises(CouldNotTellError, match=f"{renamed.group}, {stranger.group} have flushed"):
+        Materialize(lake.spark, unnamed).run(continuous=False)
     assert read_table(lake) == expected | more
     named = given(lake, **{GROUP: production.group})  # which goes on as `renamed`
     assert materialized(lake, named) == expected | more
-    UserActivity(lake.spark, named).run(continuous=False)
-    assert sum(row.entries for row in lake.spark.table("lake.logs.user_hours").collect()) == len(expected | more)
     with pytest.raises(TableError, match=f"is of group {renamed.group}, not of {stranger.group}"):
         Materialize(lake.spark, given(lake, **{GROUP: stranger.group})).run(continuous=False)
     result = Auditor(lake.spark, named, Options(EVERYTHING, table=True, list_objects=True)).run()

@@ -1,11 +1,13 @@
 """The table between drivers: compare-and-swap, half-made tables, offsets that outlive expiry. Needs no servers."""
 
+import datetime as dt
 import json
 import re
 import time
 from collections.abc import Callable
 from itertools import chain
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pyarrow as pa
@@ -16,9 +18,7 @@ from pyspark.sql import SparkSession
 from log_partitioner.config.s3_settings import S3Settings
 from log_partitioner.formats.reference import Reference
 from log_partitioner_pipeline import columns
-from log_partitioner_pipeline.activity.stages import HOUR_KEY, HOURS
-from log_partitioner_pipeline.activity.tables import StateTable
-from log_partitioner_pipeline.branches import Branch, load_table
+from log_partitioner_pipeline.activity import HOUR_KEY, HOURS, HOURS_TABLE, StateTable, counted_at
 from log_partitioner_pipeline.changes import change_by_others
 from log_partitioner_pipeline.columns import Column, Struct
 from log_partitioner_pipeline.config import JobSettings
@@ -28,7 +28,7 @@ from log_partitioner_pipeline.objects import Objects
 from log_partitioner_pipeline.parquet import FileWriter
 from log_partitioner_pipeline.rows import arrow_schema
 from log_partitioner_pipeline.session import catalog_options
-from log_partitioner_pipeline.table import SUMMARY_CARRIED, Position, format_offsets
+from log_partitioner_pipeline.table import SUMMARY_CARRIED, Position, format_offsets, load_table
 from log_partitioner_pipeline.upkeep import Upkeep
 from tests.pipeline.conftest import pipeline_variables, settings_of
 from tests.pipeline.others import by_others
@@ -198,7 +198,7 @@ def test_upkeep_of_an_old_table(session: SparkSession, table_of: Make) -> None:
         written = files(table, str(offset), time_s=offset * 3600 - 1)
         table.append(written, base=table.position().offsets, offsets={0: offset}, rows=1)
         if offset == 1:
-            Branch(session, table.name, "dead").begin_at(table.position().snapshot_id or 0)
+            session.sql(f"ALTER TABLE {table.name} CREATE BRANCH dead")
     position = table.position()
     upkeep.expire(before_ms=LATER_MS)
     assert session.sql(f"SELECT * FROM {table.name}.snapshots").count() == 2
@@ -221,19 +221,73 @@ def test_files_that_nobody_committed_go_once_they_are_old(session: SparkSession,
     assert names_in(session, table) == ["1"]
 
 
-def test_states_of_other_dates_are_not_read(session: SparkSession) -> None:
+DATES = [dt.date(2026, 3, 4), dt.date(2026, 3, 5)]
+
+
+def state_table(session: SparkSession, settings: JobSettings) -> StateTable:
+    """Make a table of states."""
+    states = StateTable(session, settings, HOURS_TABLE, HOURS)
+    states.ensure_of({"counted": "so"})
+    return states
+
+
+def states_of(session: SparkSession, sequence_number: int, *dates: dt.date, users: tuple[str, ...] = ("ann",)) -> Any:
+    """Give states of these dates, with as many entries as their position is late."""
+    rows = [(user, date, 5, sequence_number, 10) for user in users for date in dates]
+    frame = session.createDataFrame(rows, "user string, date date, hour int, entries bigint, bytes bigint")
+    return counted_at(frame, Position({0: sequence_number}, None, sequence_number=sequence_number))
+
+
+def test_states_of_other_dates_are_not_read(session: SparkSession, settings: JobSettings) -> None:
     """Tables of states grow for years; an interval reads the files of its dates."""
-    states = StateTable(session, "logs.hours", columns=HOURS, key=HOUR_KEY, run="one")
-    states.ensure(user_buckets=2, identity="root")
-    for date in ("2026-03-04", "2026-03-05"):
-        row = ("ann", date, 5, 1, 10, [])
-        states.merge(session.createDataFrame([row], HOURS), base=states.head(), dates=[date])
+    states = state_table(session, settings)
+    for one in DATES:
+        states.merge(states_of(session, 1, one), dates=[(one, one)])
     Upkeep(session, states.name).expire(before_ms=LATER_MS)
     assert session.sql(f"SELECT * FROM {states.name}.snapshots").count() == 1
     assert states.written_at_ms() > 0
-    found = states.read(states.head(), dates=["2026-03-05"])
-    assert [row.date for row in found.collect()] == ["2026-03-05"]
-    assert re.search(r"IcebergScan\(.*filters=[^)]*date (=|IN)", found._jdf.queryExecution().toString())
+    found = states.states([(DATES[1], DATES[1])])
+    assert [row.date for row in found.collect()] == [DATES[1]]
+    assert re.search(r"IcebergScan\(.*filters=[^)]*date (=|>=)", found._jdf.queryExecution().toString())
+
+
+def test_states_of_an_earlier_position_are_discarded(session: SparkSession, settings: JobSettings) -> None:
+    """Whichever of two drivers writes first; what only the earlier one has is added."""
+    states = state_table(session, settings)
+    span = [(DATES[0], DATES[1])]
+    states.merge(states_of(session, 2, DATES[0]), dates=span)
+    states.merge(states_of(session, 1, *DATES), dates=span)
+    states.merge(states_of(session, 3, DATES[1]), dates=span)
+    found = {row.date: (row.entries, row.offsets) for row in states.states(span).collect()}
+    assert found == {DATES[0]: (2, {"0": 2}), DATES[1]: (3, {"0": 3})}
+
+
+def test_drivers_that_write_states_at_the_same_moment(session: SparkSession, settings: JobSettings) -> None:
+    """The later position wins, also in a table that is empty: nothing is lost, and nothing there twice."""
+    states = state_table(session, settings)
+    span = [(DATES[0], DATES[1])]
+    for begin in (0, 2):
+        drivers = [Thread(target=states_at, args=(session, settings, begin + number, span)) for number in (2, 1)]
+        for driver in drivers:
+            driver.start()
+        for driver in drivers:
+            driver.join()
+        rows = states.states(span).select(*HOUR_KEY, "entries").collect()
+        assert sorted(row.user for row in rows) == sorted(
+            [f"of-{number + 1}" for number in range(begin + 2)] + ["both"]
+        )
+        assert [row.entries for row in rows if row.user == "both"] == [begin + 2]
+
+
+def states_at(
+    session: SparkSession, settings: JobSettings, sequence_number: int, span: list[tuple[dt.date, dt.date]]
+) -> None:
+    """Write a state that others write, too, and one of this position's own."""
+    own = session.newSession()
+    for key, value in catalog_options(settings).items():
+        own.conf.set(key, value)
+    frame = states_of(own, sequence_number, DATES[0], users=("both", f"of-{sequence_number}"))
+    StateTable(own, settings, HOURS_TABLE, HOURS).merge(frame, dates=span)
 
 
 def with_struct(table_of: Make) -> EntryTable:
@@ -258,7 +312,7 @@ def test_its_own_jobs_change_nothing(session: SparkSession, table_of: Make) -> N
     table.append(files(table, "c"), base=since.offsets, offsets={0: 3}, rows=1)
     assert upkeep.rewrite([one.hour for one in upkeep.file_hours()], position=table.position()) == (3, 1)
     table.widen([Struct({"n": Column("n", "long")}), STRUCT])
-    Branch(session, table.name, "other").begin_at(since.snapshot_id or 0)
+    session.sql(f"ALTER TABLE {table.name} CREATE BRANCH other")
     upkeep.expire(before_ms=0)
     assert change_by_others(load_table(session, table.name), since) is None
 

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from pyspark.sql import functions as F
 
 from log_partitioner_pipeline.audit import sides
-from log_partitioner_pipeline.branches import load_table
 from log_partitioner_pipeline.changes import columns_lost
 from log_partitioner_pipeline.entries import EntryTable
 from log_partitioner_pipeline.retired import RetiredObjects
 from log_partitioner_pipeline.session import CATALOG
+from log_partitioner_pipeline.table import load_table
 from log_partitioner_pipeline.topics import sources_of
 
 if TYPE_CHECKING:

@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from log_partitioner_pipeline.branches import load_table
 from log_partitioner_pipeline.columns import META, REFERENCE
 from log_partitioner_pipeline.errors import RangeError
 from log_partitioner_pipeline.session import CATALOG
-from log_partitioner_pipeline.table import position_of
+from log_partitioner_pipeline.table import load_table, position_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

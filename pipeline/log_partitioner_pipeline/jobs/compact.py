@@ -17,6 +17,7 @@ from zoneinfo import ZoneInfo
 import structlog
 
 from log_partitioner.formats.flush_record import Lineage
+from log_partitioner_pipeline.activity import DAYS_TABLE, HOURS_TABLE
 from log_partitioner_pipeline.announced import ANNOUNCED_AT, table_names
 from log_partitioner_pipeline.audit.verdicts import read_passed
 from log_partitioner_pipeline.entries import EntryTable
@@ -82,7 +83,7 @@ class Compact:
         self._log = structlog.get_logger("compact")
 
     def run(self) -> Compacted:
-        """Rewrite small files, expire snapshots, drop branches of drivers that are gone, retire objects.
+        """Rewrite small files, expire snapshots, retire objects.
 
         Raises:
             PipelineError: see `log_partitioner_pipeline.errors`; the steps done by then stay done.
@@ -93,7 +94,6 @@ class Compact:
             hours, rewritten = self._rewrite(progress)
             progress.step("snapshots")
             now_ms = time.time_ns() // 1_000_000
-            dropped = self.upkeep.drop_branches(before_ms=now_ms - round(self._settings.branches_s * 1000))
             today = datetime.now(UTC).date()
             announced = [Upkeep(self._spark, f"{CATALOG}.{name}") for name in table_names(self._all_settings)]
             for upkeep in filter(Upkeep.is_there, announced):
@@ -102,9 +102,7 @@ class Compact:
             for upkeep in filter(Upkeep.is_there, (self.upkeep, *announced, *self._beside())):
                 upkeep.expire(before_ms=now_ms - round(self._settings.snapshots_s * 1000))
                 orphans += upkeep.remove_orphans(before_ms=now_ms - _ORPHAN_AGE_MS)
-            self._log.info(
-                "table_compacted", hours=hours, **rewritten._asdict(), branches_dropped=dropped, orphans=orphans
-            )
+            self._log.info("table_compacted", hours=hours, **rewritten._asdict(), orphans=orphans)
             progress.step("raw objects")
             return Compacted(hours, *rewritten, retired=self._retire())
 
@@ -133,7 +131,7 @@ class Compact:
         """Return the tables of other jobs: their states are replaced every minute, and old files stay until expiry."""
         settings = self._all_settings.pipeline
         names = (
-            *(settings.activity.hours_table, settings.activity.days_table),
+            *(settings.table.beside(HOURS_TABLE), settings.table.beside(DAYS_TABLE)),
             *(settings.audit.verdicts_table, settings.compact.retired_table),
         )
         return [Upkeep(self._spark, f"{CATALOG}.{name}") for name in names]

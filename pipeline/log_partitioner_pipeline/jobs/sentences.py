@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from log_partitioner_pipeline.activity import DAYS_TABLE, HOURS_TABLE
 from log_partitioner_pipeline.report.words import plural, size
 
 if TYPE_CHECKING:
@@ -12,12 +13,12 @@ if TYPE_CHECKING:
     from log_partitioner_pipeline.retire import Retired
 
 
-def counted(settings: JobSettings, *, references: int, entries: int) -> str:
-    """Say how much user-activity has counted."""
-    activity, number = settings.pipeline.activity, plural(entries, "entry", "entries")
+def counted(settings: JobSettings, *, hours: int) -> str:
+    """Say how many counts of users' hours are new."""
+    table = settings.pipeline.table
     return (
-        f"{number} of {plural(references, 'reference', 'references')} counted: by user and hour in "
-        f"{activity.hours_table}, by user and day in {activity.days_table}, {_catalogue(settings)}."
+        f"{plural(hours, 'new count', 'new counts')} by user and hour in {table.beside(HOURS_TABLE)}, by user and day "
+        f"in {table.beside(DAYS_TABLE)}, {_catalogue(settings)}."
     )
 
 

@@ -6,9 +6,7 @@ from log_partitioner_pipeline.retention import Grounds, Place, RawObject, Refusa
 
 HOUR = ("2026-03-04", 5)
 NEXT_HOUR = ("2026-03-04", 6)
-GROUNDS = Grounds(
-    before_ms=1000, readers=({0: 10, 1: 10}, {0: 9, 1: 20}), passed={HOUR: {0: 8, 1: 10}, NEXT_HOUR: {0: 5}}
-)
+GROUNDS = Grounds(before_ms=1000, taken={0: 10, 1: 10}, passed={HOUR: {0: 8, 1: 10}, NEXT_HOUR: {0: 5}})
 
 
 def place(partition: int, offset: int, hour: tuple[str, int] = HOUR) -> Place:
@@ -28,11 +26,6 @@ def test_object_with_one_reference() -> None:
     assert judged(place(1, 9)) is None
     assert judged(place(1, 10)) is Refusal.NOT_TAKEN
     assert judged(place(2, 0)) is Refusal.NOT_TAKEN
-
-
-def test_every_reader_must_have_taken_it() -> None:
-    """The table has come to 10, the second reader to 9: what stands at 9 stays for it."""
-    assert judged(place(0, 9)) is Refusal.NOT_TAKEN
 
 
 def test_hour_without_a_verdict() -> None:

@@ -22,9 +22,9 @@ def settings(monkeypatch: pytest.MonkeyPatch) -> JobSettings:
 
 def test_user_activity_says_where_its_tables_are(settings: JobSettings) -> None:
     """Both tables and the catalogue that knows them."""
-    assert sentences.counted(settings, references=1, entries=20_000) == (
-        "20,000 entries of 1 reference counted: by user and hour in logs.user_hours, by user and day in "
-        "logs.user_days, catalogue sqlite .local/catalog.db."
+    assert sentences.counted(settings, hours=20_000) == (
+        "20,000 new counts by user and hour in logs.user_hours, by user and day in logs.user_days, "
+        "catalogue sqlite .local/catalog.db."
     )
 
 
