@@ -150,8 +150,8 @@ def _dates_within(dates: Dates, column: str) -> str:
 def count_hours(entries: DataFrame, zone: ZoneInfo, *, by_roots: bool) -> DataFrame:
     """Count rows of the table by user and hour: each entry once, however often it was republished if `by_roots`.
 
-    An entry is identified by its place: record and index, those of its root where it has one. The largest of copies that
-    differ in size counts.
+    An entry is identified by its place: record and index, those of its root where it has one. The largest of copies
+    that differ in size counts.
     """
     meta, root, local = F.col(META), F.col(META)["root"], F.from_utc_timestamp(EVENT_TIME, str(zone))
     own = [meta[name].alias(name) for name in _RECORD]
