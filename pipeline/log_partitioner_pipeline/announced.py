@@ -184,7 +184,7 @@ def table_names(settings: JobSettings) -> list[str]:
 
 
 def _name_of(settings: JobSettings, kind: Announcement) -> str:
-    return f"{settings.pipeline.table.name.partition('.')[0]}.{kind.name}"
+    return settings.pipeline.table.beside(kind.name)
 
 
 class AnnouncedTable(Table):
