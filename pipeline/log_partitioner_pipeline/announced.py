@@ -102,6 +102,8 @@ def _flush_rows(message: SourceRecord) -> Iterator[Row]:
     row = msgspec.to_builtins(record)
     if not isinstance(record, Adoption):
         row |= {"started_at": 1000 * record.started_at_ms, "ended_at": 1000 * record.ended_at_ms}
+        if record.part > 1:
+            del row["totals"]  # each part has those of the whole, and a sum over rows would have them several times
     yield row
 
 

@@ -55,6 +55,8 @@ def test_tables_hold_what_the_topics_said(deployment: ByHand, lake_of: Callable[
         assert [source["min_offset"] for source in row["sources"]] == [source.min_offset for source in one.sources]
         assert int(row["event_time_min"].timestamp() * 1_000_000) == one.event_time_min_us
     assert announced(lake, "flushes", "part", "batch_id") == sorted((one.part, one.batch_id) for one in flushes)
+    (summed,) = lake.spark.sql("SELECT sum(totals.entries) FROM lake.logs.flushes").collect()
+    assert summed[0] == sum(one.totals.entries for one in flushes if one.part == 1) == 40
     assert announced(lake, "dead_letters", "offset", "reason") == sorted((one.offset, one.reason) for one in letters)
 
     for topic in (deployment.references_topic, deployment.flushes_topic, deployment.dead_letters_topic):
