@@ -158,7 +158,8 @@ class Audit:
         else:
             self._say_window(reached, chosen)
         self._judge_fatal()
-        context.counts.update(schemas=len(self._schemas), flush_records=len(records))
+        flushed = sum(window.holds(record.ended_at_ms) for record in records)
+        context.counts.update(schemas=len(self._schemas), flush_records=flushed)
         counts = {name: context.counts[name] for name in COUNTED} | ({"backfills": len(runs)} if runs else {})
         return Report(kafka.group_id, counts, dict(context.dead_letters), findings, time.monotonic() - started_at)
 

@@ -43,7 +43,14 @@ def test_each_flush_is_audited_by_the_window_in_which_it_ended() -> None:
     assert [kinds(report) for report in reports] == [set(), set()]
     assert [report.exit_code for report in reports] == [0, 0]
     whole = world.audit().counts
-    for name in ("source_records", "source_entries", "entries_in_files", "entries_in_dead_letters", "references"):
+    for name in (
+        "source_records",
+        "source_entries",
+        "entries_in_files",
+        "entries_in_dead_letters",
+        "references",
+        "flush_records",
+    ):
         assert sum(report.counts[name] for report in reports) == whole[name] > 0, name
     assert reports[1].findings.notes == ["1 flush ended in the window"]
 
