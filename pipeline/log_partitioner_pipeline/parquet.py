@@ -120,14 +120,14 @@ def _write_shares(
     yield from writer.write()
 
 
-def read_columns(paths: Iterable[str], columns: list[str], *, s3: S3Settings) -> Iterator[pa.Table]:
-    """Read columns of data files here, each file whole; blocks until each is there.
+def read_columns(files: Iterable[tuple[str, int]], columns: list[str], *, s3: S3Settings) -> Iterator[pa.Table]:
+    """Read columns of data files, told by path and bytes, here, each file whole; blocks until each is there.
 
     Raises:
         ObjectError: a file is not there, or cannot be read.
     """
     objects = Objects(s3)
-    for content in objects.ahead(partial(_get, objects), paths, size_of=len):
+    for content in objects.ahead(lambda file: _get(objects, file[0]), files, size_of=lambda file: file[1]):
         yield pq.read_table(pa.BufferReader(content), columns=columns)
 
 

@@ -138,8 +138,8 @@ class Table:
         """
         return position_of(self._java())
 
-    def files_with(self, expression: dict[str, Any]) -> list[str]:
-        """Return the paths of data files that may have rows like that, by their statistics; reads metadata only.
+    def files_with(self, expression: dict[str, Any]) -> list[tuple[str, int]]:
+        """Return path and bytes of data files that may have rows like that, by their statistics; reads metadata only.
 
         The expression is in Iceberg's JSON.
         """
@@ -148,10 +148,11 @@ class Table:
         tasks = java.newScan().filter(wanted).planFiles()
         try:
             found = tasks.iterator()
-            paths = []
+            files = []
             while found.hasNext():
-                paths.append(found.next().file().location())
-            return paths
+                file = found.next().file()
+                files.append((file.location(), file.fileSizeInBytes()))
+            return files
         finally:
             tasks.close()
 

@@ -101,7 +101,7 @@ def test_object_of_an_entry_is_one_select(deployment: ByHand, lake_of: Callable[
 
 
 def test_message_of_another_kind_is_a_row_of_its_place(deployment: ByHand, lake_of: Callable[..., Lake]) -> None:
-    """Of no batch, and nothing more is known of it; references that nobody knows end the job behind that."""
+    """It is of no batch, and nothing more is known of it; references that nobody knows end the job behind that."""
     lake = lake_of(deployment)
     for topic in (deployment.flushes_topic, deployment.dead_letters_topic, deployment.references_topic):
         deployment.kafka.produce(topic, [ToProduce(value=b"?", partition=0)])
