@@ -60,8 +60,11 @@ class Completeness:
             self._awaited = now
         else:
             return {}
-        told = {PROPERTY_COMPLETE: self.through.isoformat()} if self.through is not None else {}
-        return told | {PROPERTY_ASKED: _encode(self._awaited)}
+        return self.told() | {PROPERTY_ASKED: _encode(self._awaited)}
+
+    def told(self) -> dict[str, str]:
+        """Return the moment as a property, or as a snapshot's summary says it; nothing if there is none."""
+        return {} if self.through is None else {PROPERTY_COMPLETE: self.through.isoformat()}
 
 
 def ask(topics: KafkaTopics, kafka: KafkaSettings) -> tuple[SourceEnds, Committed]:

@@ -11,6 +11,7 @@ import json
 import re
 import time
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from py4j.protocol import Py4JJavaError
@@ -35,6 +36,7 @@ _ATTEMPTS = 10
 _PAUSE_S = 0.1
 _REFUSED = "ValidationException"
 _RETRY_WAIT_MAX_MS = 2000  # Iceberg's own, a minute, lets a driver sleep long after others are done
+_NOTHING: Mapping[str, str] = MappingProxyType({})
 _BUCKETS = re.compile(r"bucket\[(\d+)\]")
 
 _Done = TypeVar("_Done")
@@ -172,10 +174,12 @@ class Table:
             user_buckets=buckets[0] if buckets else 0,
         )
 
-    def append(self, files: Iterable[str], *, base: Offsets, offsets: Offsets, rows: int) -> None:
+    def append(
+        self, files: Iterable[str], *, base: Offsets, offsets: Offsets, rows: int, also: Mapping[str, str] = _NOTHING
+    ) -> None:
         """Append data files (Iceberg's JSON) and move the table's offsets from `base` to `offsets`, both in one commit.
 
-        Compactions may come between, and other appends that tell no offsets.
+        Its summary has `also`, too. Compactions may come between, and other appends that tell no offsets.
 
         Raises:
             OvertakenError: the table's offsets are no longer `base`.
@@ -193,7 +197,7 @@ class Table:
             transaction, told = java.newTransaction(), format_offsets(offsets)
             update = self._update(transaction, files, since=position.snapshot_id)
             try:
-                update.set(SUMMARY_OFFSETS, told).set(SUMMARY_ROWS, str(rows)).commit()
+                set_properties(update, {**also, SUMMARY_OFFSETS: told, SUMMARY_ROWS: str(rows)})
                 transaction.updateProperties().set(PROPERTY_OFFSETS, told).commit()
                 transaction.commitTransaction()
             except Py4JJavaError as error:
@@ -228,7 +232,7 @@ class Table:
 
 
 def set_properties(update: Any, wanted: Mapping[str, str]) -> None:
-    """Set properties by an update of Iceberg's."""
+    """Set properties, or what a snapshot's summary says, by an update of Iceberg's; commits it."""
     for name, value in wanted.items():
         update.set(name, value)
     update.commit()

@@ -62,6 +62,7 @@ def test_statements_of_the_page_are_answered_alike_by_spark_and_duckdb(
     deployment = ByHand(kafka=kafka, s3=s3, names=names, layout="file")
     lake = lake_of(deployment)
     deployment.deliver(records(ORDERLY, RECORDED[0]))
+    begun = datetime.now(UTC).replace(microsecond=0)
     Materialize(lake.spark, lake.settings).run(continuous=False)
     places = deployment.deliver(records(HOSTILE, RECORDED[1]))
     bury_unsplit(deployment)
@@ -71,8 +72,9 @@ def test_statements_of_the_page_are_answered_alike_by_spark_and_duckdb(
     expected = answers(deployment, place_of_7=places[1])
     by_spark, by_duckdb = ask_spark(lake, statements), ask_duckdb(lake, statements)
     for answered in (by_spark, by_duckdb):
-        ((_, offsets),) = answered.pop(UP_TO_WHERE)
+        ((committed_at, offsets, complete_through),) = answered.pop(UP_TO_WHERE)
         assert json.loads(offsets) == messages(deployment)
+        assert begun <= datetime.fromisoformat(complete_through) < committed_at
         assert answered == expected
 
 

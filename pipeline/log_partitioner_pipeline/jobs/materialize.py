@@ -143,7 +143,7 @@ class Materialize:
         self._table.widen(wanted)
         files = write_files(self._spark, new, self._table.target_of(wanted), s3=self._worker.s3)
         entries = sum(reference.entries for reference in new)
-        self._table.append(files, base=self._offsets, offsets=of_it.offsets, rows=entries)
+        self._table.append(files, base=self._offsets, offsets=of_it.offsets, rows=entries, also=self._complete.told())
         self._offsets = of_it.offsets
         self._progress.count(references=len(new), entries=entries)
         self._log.info(
