@@ -21,11 +21,11 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from log_partitioner.formats.model import TopicPartition
-from log_partitioner_pipeline.audit.kept import Kept
 from log_partitioner_pipeline.audit.verdicts import read_passed
 from log_partitioner_pipeline.changes import change_by_others
 from log_partitioner_pipeline.errors import TableError
 from log_partitioner_pipeline.kafka import partition_ends, read_messages
+from log_partitioner_pipeline.kept import Kept
 from log_partitioner_pipeline.objects import Objects
 from log_partitioner_pipeline.retention import Grounds, Place, RawObject, refusal_of
 from log_partitioner_pipeline.retired import RetiredObjects

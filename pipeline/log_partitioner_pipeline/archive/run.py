@@ -18,11 +18,11 @@ from log_partitioner.formats.model import TopicPartition
 from log_partitioner_pipeline.archive import by_id, files
 from log_partitioner_pipeline.archive.source import identify
 from log_partitioner_pipeline.audit import collect, scope, sides
-from log_partitioner_pipeline.audit.kept import Kept
 from log_partitioner_pipeline.audit.result import Archive, Counts, Ids, Result, Witness
 from log_partitioner_pipeline.audit.windows import reach_last
 from log_partitioner_pipeline.errors import ArchiveError
 from log_partitioner_pipeline.kafka import read_messages
+from log_partitioner_pipeline.kept import Kept
 from log_partitioner_pipeline.progress import StepProgress
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@
     object_bytes.py            bytes of objects: each of exactly one reference
     backfills.py               run records of backfills, likewise
     collect.py lag.py          the bounded result
-    auditor.py kept.py         the order of the steps; frames kept until the end
+    auditor.py                 the order of the steps
     result.py text.py          the result, for programs and for people
     verdicts.py history.py metrics.py   the parts of it that are kept
 

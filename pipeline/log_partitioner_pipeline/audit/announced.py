@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from log_partitioner_pipeline.audit.kept import Kept
     from log_partitioner_pipeline.audit.scope import Asked
+    from log_partitioner_pipeline.kept import Kept
     from log_partitioner_pipeline.whose import Chosen
 
 

@@ -30,13 +30,13 @@ from log_partitioner_pipeline.audit import (
 from log_partitioner_pipeline.audit.announced import read_announced
 from log_partitioner_pipeline.audit.compare import compare
 from log_partitioner_pipeline.audit.ground import Announced, Ground, find_ground
-from log_partitioner_pipeline.audit.kept import Kept
 from log_partitioner_pipeline.audit.result import Counts, Ids, Result
 from log_partitioner_pipeline.audit.retired import ReferenceReader, doubt_columns, find_position
 from log_partitioner_pipeline.audit.verdicts import write_verdicts
 from log_partitioner_pipeline.audit.windows import reach_last
 from log_partitioner_pipeline.errors import TableError
 from log_partitioner_pipeline.kafka import read_messages
+from log_partitioner_pipeline.kept import Kept
 from log_partitioner_pipeline.progress import StepProgress
 from log_partitioner_pipeline.whose import choose_group, require_group
 
