@@ -7,7 +7,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from log_partitioner.formats.findings import Kind
-from log_partitioner_pipeline.archive import by_id, run
+from log_partitioner_pipeline.archive import by_id, collect, run
 from log_partitioner_pipeline.archive.by_id import ArchiveRules
 from log_partitioner_pipeline.archive.files import ArchivedFile, read_files
 from log_partitioner_pipeline.archive.run import Totals
@@ -53,7 +53,7 @@ def test_what_cannot_be_had_makes_nothing_missing(
     counted = by_id.count(archived, compared)
     assert found == of_files | of_rows | {(Kind.MISSING, "lost", "-")}
     assert (run.refused_files(archived), run.remarks_of(counted, Totals(), [])[0]) == ([], [])
-    assert [hour.missing for hour in by_id.collect_record_hours(source, compared)] == [1]
+    assert [hour.missing for hour in collect.collect_record_hours(source, compared)] == [1]
     assert counted == {
         "rows": 4,
         "rows_without_id": 1,
@@ -74,7 +74,7 @@ def test_what_cannot_be_had_makes_nothing_missing(
     refused = run.refused_files(archived)
     compared = by_id.compare(source, archived, RULES._replace(is_all_read=not refused))
     assert {(row["kind"], row["id"]) for row in told(compared, archived)} == {one[:2] for one in of_files | of_rows}
-    assert [hour.missing for hour in by_id.collect_record_hours(source, compared)] == [0]
+    assert [hour.missing for hour in collect.collect_record_hours(source, compared)] == [0]
     doubts, _ = run.remarks_of(by_id.count(archived, compared), Totals(), refused)
     assert doubts[0].startswith(f"files cannot be read: {tmp_path / 'gone.csv'}")
     assert doubts[1:] == ["1 entries may be in files that cannot be read"]

@@ -37,10 +37,11 @@ PARTITIONS = 3
 SEVERAL_EVERY = 12
 # Numbers of records whose first entry is in no file of the product.
 LOST = (3, 100, 181)
-# Its producer's clock goes ahead by hours: by timestamp it is not of the window below, in which it stands.
-AHEAD = 112
+# Its producer's clock goes ahead by less than the padding: by timestamp it is not of the window below, in which it
+# stands, and hides from brokers the records of the window that stand behind it.
+AHEAD, AHEAD_AT = 178, 200
 # Not at an hour: numbers of records, [first, next).
-WINDOW = Window(from_ms=T0_MS + 90 * MINUTE_MS, until_ms=T0_MS + 195 * MINUTE_MS, padding_s=60)
+WINDOW = Window(from_ms=T0_MS + 90 * MINUTE_MS, until_ms=T0_MS + 195 * MINUTE_MS, padding_s=25 * 60)
 SETTINGS = {
     "PIPELINE_CSV__ID_COLUMN": "log_id",
     "PIPELINE_CSV__USER_COLUMN": "who",
@@ -68,7 +69,7 @@ def records() -> Iterator[ToProduce]:
             del entry["id"]
         several = [entry, entry | {"id": f"id-{number}-b"}, entry | {"id": f"id-{number}-c"}]
         value = json.dumps(several if number % SEVERAL_EVERY == 0 else entry).encode()
-        timestamp_ms = T0_MS + (RECORDS - 1) * MINUTE_MS if number == AHEAD else at_ms
+        timestamp_ms = T0_MS + AHEAD_AT * MINUTE_MS if number == AHEAD else at_ms
         yield ToProduce(value=value, partition=number % PARTITIONS, timestamp_ms=timestamp_ms)
 
 
@@ -219,6 +220,9 @@ def test_faults_of_the_archive_are_told_from_losses_of_the_product(
     assert archive.rows_compared == 104 + 18 - 4 - 3 + 2
     assert archive.rows_not_judged == archive.rows - archive.rows_compared - archive.rows_without_id
     assert (by_csv.counts.records, archive.entries_without_id, by_csv.could_not_tell) == (104, 4, [])
+    # The last records of the window are 192, 193 and 194; what is read ends at minute 220.
+    window_next = {one.partition: (one.window_next_offset, one.next_offset) for one in by_csv.coverage}
+    assert window_next == {0: (65, 74), 1: (65, 73), 2: (65, 73)}
 
     exit_code, compared = compare_results(by_outputs, by_csv)
     assert (exit_code, compared["agrees"]) == (ExitCode.FINDINGS, False)

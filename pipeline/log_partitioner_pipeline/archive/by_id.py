@@ -1,4 +1,4 @@
-"""Source and archive side by side by unique id, the n-th of an id with its n-th row -> findings, counts, hours.
+"""Source and archive side by side by unique id, the n-th of an id with its n-th row -> findings and counts.
 
 Owns the rules for findings about rows that have no position in the source. An id that the source repeats is compared by
 number alone, because nobody knows which of its rows is which entry's. One shuffle by id; no list grows with the number
@@ -13,11 +13,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from log_partitioner.formats.findings import Kind
-from log_partitioner_pipeline.audit.collect import HOURS_MAX, findings_by_hour
-from log_partitioner_pipeline.audit.findings import union
-from log_partitioner_pipeline.audit.frames import ENTRY_KEY
-from log_partitioner_pipeline.audit.lag import hour_of
-from log_partitioner_pipeline.audit.result import RecordHour, Verdict
+from log_partitioner_pipeline.archive.frames import ENTRY_KEY
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -27,7 +23,6 @@ _FIRST = [*ENTRY_KEY, "timestamp_ms", "user", *_HOUR]
 _ENTRY = [*_FIRST, "deliverable", "event_time_us", "values", "in_window"]
 _ROW = ["file", "line", "user", *_HOUR, "event_time_us", "time_text", "values"]
 _ABOUT = [*ENTRY_KEY, "timestamp_ms", "user", *_HOUR, "id", "object"]
-_NUMBERS = (Kind.MISSING.value, Kind.DUPLICATED.value)
 _MICROSECONDS = 1_000_000
 
 
@@ -54,7 +49,7 @@ def compare(source: DataFrame, archived: DataFrame, rules: ArchiveRules) -> Data
     `is_timeless`, and `findings`.
     """
     found = [
-        F.expr(f"if({condition}, named_struct('kind', '{kind}', 'count', 1L, 'text', {text}), null)")
+        F.expr(f"if({condition}, named_struct('kind', '{kind}', 'text', {text}), null)")
         for kind, condition, text in _RULES
         if rules.is_all_read or kind is not Kind.MISSING
     ]
@@ -197,47 +192,5 @@ def count_if(condition: str) -> Column:
 def findings_of(compared: DataFrame, archived: DataFrame) -> DataFrame:
     """Return findings about entries, rows and files of the window."""
     of_files = archived.where("kind is not null and is_in_window").select("kind", F.col("file").alias("object"), "text")
-    return union([compared.select(*_ABOUT, F.inline("findings")), of_files])
-
-
-def hours_of(compared: DataFrame, findings: DataFrame, *, is_whole: bool, has_doubts: bool) -> DataFrame:
-    """Return one row per date and hour with anything of the window."""
-    entries = (
-        compared.where("is_expected")
-        .groupBy(*_HOUR)
-        .agg(F.count("*").alias("expected"), count_if("in_archive").alias("in_files"))
-    )
-    clean = Verdict.COULD_NOT_TELL if has_doubts else Verdict.CLEAN
-    return entries.join(findings_by_hour(findings), on=_HOUR, how="full").select(
-        *_HOUR,
-        F.when(F.col("findings").isNotNull(), Verdict.FINDINGS).otherwise(clean).alias("verdict"),
-        F.lit(is_whole).alias("is_whole"),
-        *[F.coalesce(name, F.lit(0)).alias(name) for name in ("expected", "in_files")],
-        F.coalesce("findings", F.create_map().cast("map<string, bigint>")).alias("findings"),
-    )
-
-
-def collect_record_hours(source: DataFrame, compared: DataFrame) -> list[RecordHour]:
-    """Take the newest hours of record timestamps, in their order; nothing of an archive is in dead letters."""
-    records = (
-        source.where("in_window")
-        .groupBy(hour_of("timestamp_ms"))
-        .agg(count_if("index <= 0").alias("records"), count_if("index >= 0").alias("entries"))
-    )
-    found = (
-        compared.where("of_window")
-        .groupBy(hour_of("timestamp_ms").alias("found_ms"))
-        .agg(
-            count_if("in_archive and (is_expected or is_dead)").alias("in_files"),
-            *[count_if(f"exists(findings, one -> one.kind = '{kind}')").alias(kind) for kind in _NUMBERS],
-        )
-    )
-    rows = (
-        records.join(found, on=F.col("begins_ms").eqNullSafe(F.col("found_ms")), how="left")
-        .na.fill(0, ["in_files", *_NUMBERS])
-        .drop("found_ms")
-        .orderBy(F.col("begins_ms").desc())
-        .limit(HOURS_MAX)
-        .collect()
-    )
-    return [RecordHour(in_dead_letters=0, **row.asDict()) for row in reversed(rows)]
+    of_entries = compared.select(*_ABOUT, F.inline("findings"))
+    return of_entries.unionByName(of_files, allowMissingColumns=True)

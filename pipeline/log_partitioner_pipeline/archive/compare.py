@@ -1,4 +1,7 @@
-"""Two results of audits of the same source and window, side by side: entries that both name, or only one.
+"""Two results of audits of the same source, side by side: entries that both name, or only one.
+
+The outputs are audited by flushes, an archive by record timestamps: both can be compared in the archive's window, if
+the audit of the outputs covers it. Two results of one witness must be of the same window.
 
 Owns the conclusions that neither witness allows alone: an entry that only one lacks is that one's own loss; an entry
 that both lack was lost before them, or in a part that they share. Entries are identified by unique id if one of the
@@ -7,7 +10,7 @@ witnesses is an archive, which has no positions; otherwise by position. Pure: it
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import msgspec
 
@@ -47,8 +50,8 @@ class Compared(msgspec.Struct, frozen=True, kw_only=True):
 class Side(msgspec.Struct, frozen=True, kw_only=True):
     """One of the two results.
 
-    `not_comparable` are findings about which the other witness cannot say anything: entries without an id, and offsets
-    that it was not asked about. `beside` counts findings of kinds that are not about entries.
+    `not_comparable` are findings about which the other witness cannot say anything: entries without an id, and those of
+    offsets or times that it was not asked about. `beside` counts findings of kinds that are not about entries.
     """
 
     run_id: str
@@ -88,13 +91,14 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def compare(first: Result, second: Result) -> Comparison:
-    """Compare two results of the same source and window.
+    """Compare two results of the same source, within the window of an archive if one of them is of one.
 
     Raises:
         IncomparableError: they are not; the message says what differs.
     """
     _require_same_ground(first, second)
     by_id = Witness.CSV in (first.against, second.against)
+    window = second.window if second.against is Witness.CSV else first.window
     compared: list[Compared] = []
     apart: tuple[list[Named], list[Named]] = ([], [])
     cut: list[str] = []
@@ -109,7 +113,7 @@ def compare(first: Result, second: Result) -> Comparison:
             compared.append(Compared(kind=kind, both=both, only_first=_beyond(one, two), only_second=_beyond(two, one)))
     sides = _side(first, apart[0]), _side(second, apart[1])
     return Comparison(
-        window=first.window,
+        window=window,
         first=sides[0],
         second=sides[1],
         compared=compared,
@@ -160,11 +164,10 @@ def _require_same_ground(first: Result, second: Result) -> None:
         if "source" not in result.places:
             reasons = "; ".join(result.could_not_tell) or "it names no source"
             raise IncomparableError(f"the {name} result is of an audit that could not be done: {reasons}")
-    one, other = first.window, second.window
-    if (one.from_ms, one.until_ms) != (other.from_ms, other.until_ms):
-        raise IncomparableError(
-            f"the windows differ: {window_text(one)}, {window_text(other)}; give both the same --from and --until"
-        )
+    if first.against is second.against:
+        _require_same_window(first.window, second.window)
+    else:
+        _require_covered(*((first, second) if second.against is Witness.CSV else (second, first)))
     places = first.places, second.places
     topics = [set(one["source"].split(", ")) for one in places]
     if topics[0] != topics[1]:
@@ -177,6 +180,26 @@ def _require_same_ground(first: Result, second: Result) -> None:
     brokers = [one.get("brokers", "") for one in places]
     if set(brokers[0].split(",")).isdisjoint(brokers[1].split(",")):
         raise IncomparableError(f"no broker is in both results: {brokers[0]} and {brokers[1]}")
+
+
+def _require_same_window(one: Window, other: Window) -> None:
+    if (one.from_ms, one.until_ms) != (other.from_ms, other.until_ms):
+        raise IncomparableError(
+            f"the windows differ: {window_text(one)}, {window_text(other)}; give both the same --from and --until"
+        )
+
+
+def _require_covered(outputs: Result, archive: Result) -> None:
+    """Check that the audit of the outputs covers all offsets of the archive's window."""
+    covered = {(one.topic, one.partition): (one.first_offset, one.next_offset) for one in outputs.coverage}
+    for one in archive.coverage:
+        begin, end = one.window_first_offset, one.window_next_offset
+        first, after = covered.get((one.topic, one.partition), (0, 0))
+        if begin < end and not (first <= begin and end <= after):
+            raise IncomparableError(
+                f"{one.topic}-{one.partition}: the archive's window is offsets [{begin}, {end}), the audit of the "
+                f"outputs covers [{first}, {after}): audit the outputs in a wider window, or when more is committed"
+            )
 
 
 def _cut(name: str, result: Result, kind: Kind) -> Iterator[str]:
@@ -196,17 +219,35 @@ _Key = str | tuple[str, int, int, int]
 
 def _names(result: Result, kind: Kind, *, other: Result, by_id: bool, apart: list[Named]) -> dict[_Key, Named]:
     """Return the entries that a result names; those of which the other witness cannot speak are added to `apart`."""
-    covered = {(one.topic, one.partition): range(one.first_offset, one.next_offset) for one in other.coverage}
+    is_asked = _asked_of(other, in_window=result.against is Witness.OUTPUTS and other.against is Witness.CSV)
     named: dict[_Key, Named] = {}
     for example in (one for finding in result.findings if finding.kind is kind for one in finding.examples):
-        at = _position(example)
-        key = example.id if by_id else at
-        if key is None or (at is not None and at[2] not in covered.get(at[:2], ())):
+        key = example.id if by_id else _position(example)
+        if key is None or not is_asked(example):
             apart.append(_named(example))
         else:
             known = named.get(key)
             named[key] = _named(example) if known is None else _counted(known, known.count + example.count)
     return named
+
+
+def _asked_of(other: Result, *, in_window: bool) -> Callable[[Example], bool]:
+    """Return whether an audit was asked about an entry: it covers the offset; `in_window`: its window has the entry."""
+    ranges = {
+        (one.topic, one.partition): range(one.window_first_offset, one.window_next_offset)
+        if in_window
+        else range(one.first_offset, one.next_offset)
+        for one in other.coverage
+    }
+    from_ms, until_ms = (other.window.from_ms, other.window.until_ms) if in_window else (None, None)
+
+    def is_asked(example: Example) -> bool:
+        at, time_ms = _position(example), example.timestamp_ms
+        is_before = time_ms is not None and from_ms is not None and time_ms < from_ms
+        is_after = time_ms is not None and until_ms is not None and time_ms >= until_ms
+        return not (is_before or is_after) and (at is None or at[2] in ranges.get(at[:2], ()))
+
+    return is_asked
 
 
 def _position(example: Example) -> tuple[str, int, int, int] | None:

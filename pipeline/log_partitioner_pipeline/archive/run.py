@@ -15,11 +15,9 @@ from pyspark.sql import functions as F
 from log_partitioner.adapters.kafka.topics import KafkaTopics
 from log_partitioner.formats.findings import Kind
 from log_partitioner.formats.model import TopicPartition
-from log_partitioner_pipeline.archive import by_id, files
+from log_partitioner_pipeline.archive import by_id, collect, files, span
 from log_partitioner_pipeline.archive.source import identify
-from log_partitioner_pipeline.audit import collect, scope, sides
 from log_partitioner_pipeline.audit.result import Archive, Counts, Ids, Result, Witness
-from log_partitioner_pipeline.audit.windows import reach_last
 from log_partitioner_pipeline.errors import ArchiveError
 from log_partitioner_pipeline.kafka import read_messages
 from log_partitioner_pipeline.kept import Kept
@@ -31,8 +29,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from log_partitioner.config.settings import KafkaSettings
+    from log_partitioner_pipeline.archive.span import Span
     from log_partitioner_pipeline.audit.result import Window
-    from log_partitioner_pipeline.audit.scope import Span
     from log_partitioner_pipeline.config import CsvSettings, JobSettings
 
 _REFUSED_SHOWN = 3
@@ -103,14 +101,15 @@ def _audit(
     started_at_ms = time.time_ns() // 1_000_000
     kafka, csv = settings.worker.kafka, settings.pipeline.csv
     progress.step("topics")
-    cluster_id, spans = _spans_of(spark, kafka, window)
+    cluster_id, spans = _ask(kafka, window)
     progress.step("archive")
     listed = files.list_files(settings, location, window)
     progress.count(files=len(listed))
     progress.step("source")
-    messages = read_messages(spark, kafka, {span.tp: (span.first, span.next) for span in spans})
-    reach = sides.reach_of(spark, spans, {})
-    source = kept.keep(sides.mark_window(identify(messages, settings), reach, window))
+    messages = read_messages(spark, kafka, {one.tp: one.to_read for one in spans})
+    identified = kept.keep(identify(messages, settings))
+    spans, strays = span.reach_last(spans, span.find_last(identified, window))
+    source = span.mark_window(identified, spans, window)
     totals = _totals_of(source)
     total = Totals(*[sum(getattr(one, name) for one in totals.values()) for name in Totals._fields[:-1]])
     judged = find_judged(window, spans, {tp: one.oldest_ms for tp, one in totals.items()}, started_at_ms=started_at_ms)
@@ -127,15 +126,17 @@ def _audit(
     )
     compared = kept.keep(by_id.compare(source, archived, rules))
     findings = kept.keep(by_id.findings_of(compared, archived))
-    by_kind = collect.count_by_kind(findings)
-    named = collect.collect_plain_examples(findings, per_kind=examples)
+    found = collect.collect_findings(findings, per_kind=examples)
+    by_kind = {one.kind: one.count for one in found}
     counted = by_id.count(archived, compared)
     of_rows, of_columns = remarks_of(counted, total, refused), remarks_of_columns(archived, csv)
-    doubts, notes = ([*one, *two, *three] for one, two, three in zip(judged[2:], of_rows, of_columns, strict=True))
+    doubts = [*strays, *judged.doubts, *of_rows[0], *of_columns[0]]
+    notes = [*judged.notes, *of_rows[1], *of_columns[1]]
     progress.step("hours")
-    hours = by_id.hours_of(compared, findings, is_whole=window.is_everything, has_doubts=bool(doubts))
-    found_hours, hours_left_out = collect.collect_hours(kept.keep(hours))
-    record_hours = by_id.collect_record_hours(source, compared)
+    hours, hours_left_out = collect.collect_hours(
+        kept.keep(collect.hours_of(compared, findings)), is_whole=window.is_everything, has_doubts=bool(doubts)
+    )
+    record_hours = collect.collect_record_hours(source, compared)
     durations = progress.end()
     size = sum(one.size for one in listed)
     return Result(
@@ -146,8 +147,8 @@ def _audit(
         places=_places_of(settings, location, cluster_id),
         window=window,
         coverage=[
-            scope.coverage_of(span, records=one.records, entries=one.entries)
-            for span, one in ((span, totals.get(span.tp, Totals())) for span in spans)
+            span.coverage_of(one, records=of_it.records, entries=of_it.entries)
+            for one, of_it in ((one, totals.get(one.tp, Totals())) for one in spans)
         ],
         counts=Counts(
             records=total.records,
@@ -159,7 +160,7 @@ def _audit(
             objects=len(listed),
             object_bytes=size,
         ),
-        findings=collect.findings_of(by_kind, named),
+        findings=found,
         could_not_tell=doubts,
         notes=notes,
         ids=Ids(
@@ -171,7 +172,7 @@ def _audit(
             examples=[],
         ),
         dead_letters={},
-        hours=found_hours,
+        hours=hours,
         hours_left_out=hours_left_out,
         record_hours=record_hours,
         flushes=[],
@@ -186,12 +187,10 @@ def _audit(
     )
 
 
-def _spans_of(spark: SparkSession, kafka: KafkaSettings, window: Window) -> tuple[str | None, list[Span]]:
-    with KafkaTopics.of(kafka) as brokers:
-        tps = [tp for topic in kafka.source_topics for tp in brokers.topic_partitions(topic)]
-        sources = scope.ask(brokers, tps, window, dict.fromkeys(tps))
-        cluster_id = brokers.cluster_id()
-    return cluster_id, [scope.whole_span_of(one) for one in reach_last(spark, kafka, sources, window)]
+def _ask(kafka: KafkaSettings, window: Window) -> tuple[str | None, list[Span]]:
+    with KafkaTopics.of(kafka) as topics:
+        tps = [tp for topic in kafka.source_topics for tp in topics.topic_partitions(topic)]
+        return topics.cluster_id(), span.find_spans(topics, tps, window)
 
 
 def _places_of(settings: JobSettings, location: str, cluster_id: str | None) -> dict[str, str]:
@@ -266,14 +265,15 @@ def find_judged(
     doubts, notes = [], []
     if window.until_ms is not None and window.until_ms > started_at_ms:
         doubts.append("the window ends in the future")
-    for span in spans:
-        if span.retained == 0 or span.first > span.retained:
+    for one in spans:
+        retained = one.ends.first
+        if retained == 0 or one.first > retained:
             continue
-        since_ms = oldest_ms.get(span.tp)
+        since_ms = oldest_ms.get(one.tp)
         if since_ms is None:
             since_ms = started_at_ms
         begins.append(since_ms + padding_ms)
-        says = f"{span.tp}: the source begins at offset {span.retained}"
+        says = f"{one.tp}: the source begins at offset {retained}"
         if window.from_ms is None:
             notes.append(f"{says}; what was before it cannot be compared")
         elif since_ms > window.from_ms:

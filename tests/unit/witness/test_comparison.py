@@ -176,7 +176,6 @@ def test_the_judgement_says_whose_the_loss_is() -> None:
 @pytest.mark.parametrize(
     ("changed", "says"),
     [
-        ({"window": Window(from_ms=0, until_ms=2, padding_s=1.0)}, "the windows differ"),
         ({"places": PLACES | {"source": "other"}}, "the sources differ: logs and other"),
         ({"places": PLACES | {"cluster": "another"}}, "the Kafka clusters differ: one and another"),
         ({"places": {"brokers": "c:1", "source": "logs"}}, "no broker is in both results"),
@@ -189,6 +188,65 @@ def test_results_of_different_grounds_are_refused(changed: dict[str, Any], says:
         with pytest.raises(IncomparableError) as refused:
             compare(*pair)
         assert says.partition(":")[0] in str(refused.value)
+
+
+def covering(first: int, end: int, window: tuple[int, int] | None = None) -> list[Coverage]:
+    """Offsets that an audit covers, and those of its window."""
+    begin, after = window or (first, end)
+    (one,) = result().coverage
+    return [
+        msgspec.structs.replace(
+            one, first_offset=first, next_offset=end, window_first_offset=begin, window_next_offset=after
+        )
+    ]
+
+
+def test_two_results_of_one_witness_need_the_same_window() -> None:
+    """Padding is a choice of who asks; both ends are not."""
+    for against in (OUTPUTS, CSV):
+        wider = result(against, window=Window(from_ms=0, until_ms=2, padding_s=1.0))
+        with pytest.raises(IncomparableError, match=r"the windows differ: .*; give both the same --from and --until"):
+            compare(result(against), wider)
+
+
+def test_outputs_are_compared_where_their_audit_holds_the_window_of_the_archive() -> None:
+    """Whatever window they were asked for: offsets decide, and the comparison is of the archive's window."""
+    archive = result(CSV, coverage=covering(2, 9, window=(3, 8)))
+    window = Window(from_ms=-5, until_ms=99, padding_s=0)
+    comparison = compare(archive, result(coverage=covering(3, 8), window=window))
+    assert (comparison.exit_code, comparison.window) == (ExitCode.CLEAN, archive.window)
+    for first, end in ((4, 10), (0, 7)):
+        short = result(coverage=covering(first, end))
+        for pair in ((archive, short), (short, archive)):
+            with pytest.raises(IncomparableError) as refused:
+                compare(*pair)
+            assert str(refused.value) == (
+                "logs-0: the archive's window is offsets [3, 8), the audit of the outputs covers "
+                f"[{first}, {end}): audit the outputs in a wider window, or when more is committed"
+            )
+    with pytest.raises(IncomparableError, match=r"the audit of the outputs covers \[0, 0\)"):
+        compare(archive, result(coverage=[]))
+    empty = result(CSV, coverage=covering(3, 3))
+    assert compare(empty, result(coverage=[])).exit_code is ExitCode.CLEAN
+
+
+def test_what_the_outputs_name_beside_the_window_of_the_archive_is_not_comparable() -> None:
+    """A flush is audited as a whole, and reaches out of the window: by record timestamp, or by offset."""
+    archive = result(CSV, coverage=covering(0, 10, window=(3, 8)))
+    named = [
+        example_of(2),
+        example_of(3, timestamp_ms=0),
+        example_of(4, timestamp_ms=-1),
+        example_of(5, timestamp_ms=1),
+        example_of(7),
+        example_of(8),
+    ]
+    found = [Finding(kind=Kind.MISSING, count=len(named), examples=named)]
+    comparison = compare(result(found=found), archive)
+    assert [one.offset for one in comparison.first.not_comparable] == [2, 4, 5, 8]
+    assert counted(comparison, "only_first") == Counter({(Kind.MISSING, 3): 1, (Kind.MISSING, 7): 1})
+    by_archive = compare(result(), msgspec.structs.replace(archive, findings=found))
+    assert by_archive.second.not_comparable == []
 
 
 def test_the_same_cluster_by_another_broker_is_compared() -> None:

@@ -4,8 +4,8 @@ import pytest
 
 from log_partitioner.formats.model import TopicPartition
 from log_partitioner_pipeline.archive.run import Judged, find_judged
+from log_partitioner_pipeline.archive.span import Span
 from log_partitioner_pipeline.audit.result import Window
-from log_partitioner_pipeline.audit.scope import Source, Span, whole_span_of
 from log_partitioner_pipeline.kafka import Ends
 
 NOW_MS = 10_000_000
@@ -16,7 +16,7 @@ TP = TopicPartition("logs", 0)
 def span(*, retained: int = 0, first: int | None = None) -> Span:
     """A TopicPartition that begins at `retained`, read from `first` on."""
     first = retained if first is None else first
-    return whole_span_of(Source(TP, Ends(retained, 100), None, first, first, 100, 100))
+    return Span(TP, Ends(retained, 100), first, 100, first, 100)
 
 
 def judged(window: tuple[int | None, int | None], *spans: Span, oldest_ms: int | None = None) -> Judged:
