@@ -1,18 +1,23 @@
-"""An archive's files through Spark: rows, what is broken, and a file that cannot be had."""
+"""The frames of the CSV witness: files and what is wrong with them, records of a window, parts of the result."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from log_partitioner.formats.findings import Kind
-from log_partitioner_pipeline.archive import by_id, collect, run
+from log_partitioner.formats.model import TopicPartition
+from log_partitioner_pipeline.archive import by_id, collect, run, span
 from log_partitioner_pipeline.archive.by_id import ArchiveRules
 from log_partitioner_pipeline.archive.files import ArchivedFile, read_files
 from log_partitioner_pipeline.archive.run import Totals
 from log_partitioner_pipeline.archive.source import IDENTIFIED
+from log_partitioner_pipeline.archive.span import Span
+from log_partitioner_pipeline.audit.result import Example, Hour, Verdict, Window
 from log_partitioner_pipeline.config import CsvSettings
+from log_partitioner_pipeline.kafka import Ends
 from tests.pipeline.conftest import settings_of
 
 WORKER = {
@@ -97,3 +102,64 @@ def test_a_column_that_files_do_not_have_is_told(spark: SparkSession, tmp_path: 
         ["no file has a column 'm'"],
         ["1 of 3 rows are in files without a column 'who'", "1 of 3 rows are in files without a column 'n'"],
     )
+
+
+def test_records_are_of_a_window_by_timestamp_and_without_one_by_offset(spark: SparkSession) -> None:
+    """[from, until) of timestamps, open where no end is given; the last one with a timestamp ends the window."""
+    tp, times = TopicPartition("logs", 0), [None, 1000, 1999, 2000, 999, 1000, None]
+    rows = [(*tp, offset, at) for offset, at in enumerate(times)]
+    source = spark.createDataFrame(rows, "topic string, partition int, offset long, timestamp_ms long")
+
+    spans = [Span(tp, Ends(0, 7), 0, 7, 1, 6)]
+
+    def marked(window: Window) -> list[int]:
+        found = span.mark_window(source, spans, window).where("in_window").collect()
+        return sorted(row["offset"] for row in found)
+
+    window = Window(from_ms=1000, until_ms=2000, padding_s=0)
+    assert marked(window) == [1, 2, 5]
+    assert marked(Window(from_ms=1000, until_ms=None, padding_s=0)) == [1, 2, 3, 5]
+    assert marked(Window(from_ms=None, until_ms=None, padding_s=0)) == [1, 2, 3, 4, 5]
+    without_any = source.withColumn("timestamp_ms", F.lit(None).cast("long"))
+    assert span.mark_window(without_any, spans, window).where("in_window").count() == 5
+    assert span.find_last(source, window) == {tp: 5}
+    assert span.find_last(without_any, window) == {}
+
+
+def test_the_result_has_all_counts_and_the_first_examples(spark: SparkSession) -> None:
+    """By kind and by hour; a finding of a file is of no hour; an hour without findings is clean, or nobody can tell."""
+    rows = [
+        ("missing", "logs", 0, 9, 0, "2026-03-04", 5, "later"),
+        ("missing", "logs", 0, 8, 0, "2026-03-04", 6, "first"),
+        ("unexpected", None, None, None, None, "2026-03-04", 5, "nowhere"),
+        ("csv_broken", None, None, None, None, None, None, "line 4"),
+    ]
+    columns = "kind string, topic string, partition int, offset long, index int, date string, hour int, text string"
+    findings = spark.createDataFrame(rows, columns)
+    missing, unexpected, broken = collect.collect_findings(findings, per_kind=1)
+    assert [(one.kind, one.count) for one in (missing, unexpected, broken)] == [
+        (Kind.MISSING, 2),
+        (Kind.UNEXPECTED, 1),
+        (Kind.CSV_BROKEN, 1),
+    ]
+    first = {"topic": "logs", "partition": 0, "offset": 8, "index": 0, "date": "2026-03-04", "hour": 6}
+    assert missing.examples == [Example(text="first", **first)]  # type: ignore[arg-type]
+
+    entries = [("2026-03-04", hour, True, hour < 6) for hour in (6, 6, 4)] + [("2026-03-04", 3, False, True)]
+    compared = spark.createDataFrame(entries, "date string, hour int, is_expected boolean, in_archive boolean")
+    hours = collect.hours_of(compared, findings)
+    for has_doubts, clean in ((False, Verdict.CLEAN), (True, Verdict.COULD_NOT_TELL)):
+        told, left_out = collect.collect_hours(hours, is_whole=False, has_doubts=has_doubts)
+        assert (told, left_out) == (
+            [
+                hour_of(4, clean, expected=1, in_files=1),
+                hour_of(5, Verdict.FINDINGS, findings={"missing": 1, "unexpected": 1}),
+                hour_of(6, Verdict.FINDINGS, expected=2, findings={"missing": 1}),
+            ],
+            0,
+        )
+
+
+def hour_of(hour: int, verdict: Verdict, **told: Any) -> Hour:
+    """One hour of a day, not whole."""
+    return Hour(date="2026-03-04", hour=hour, verdict=verdict, is_whole=False, **told)
