@@ -14,7 +14,7 @@ from log_partitioner_pipeline.archive.by_id import ArchiveRules
 from log_partitioner_pipeline.archive.files import ArchivedFile, read_files
 from log_partitioner_pipeline.archive.run import Totals
 from log_partitioner_pipeline.archive.source import IDENTIFIED
-from log_partitioner_pipeline.archive.span import Span
+from log_partitioner_pipeline.archive.span import SourceSpan
 from log_partitioner_pipeline.audit.result import Example, Hour, Verdict, Window
 from log_partitioner_pipeline.config import CsvSettings
 from log_partitioner_pipeline.kafka import Ends
@@ -110,7 +110,7 @@ def test_records_are_of_a_window_by_timestamp_and_without_one_by_offset(spark: S
     rows = [(*tp, offset, at) for offset, at in enumerate(times)]
     source = spark.createDataFrame(rows, "topic string, partition int, offset long, timestamp_ms long")
 
-    spans = [Span(tp, Ends(0, 7), 0, 7, 1, 6)]
+    spans = [SourceSpan(tp, Ends(0, 7), 0, 7, 1, 6)]
 
     def marked(window: Window) -> list[int]:
         found = span.mark_window(source, spans, window).where("in_window").collect()

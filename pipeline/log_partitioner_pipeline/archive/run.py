@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from log_partitioner.config.settings import KafkaSettings
-    from log_partitioner_pipeline.archive.span import Span
+    from log_partitioner_pipeline.archive.span import SourceSpan
     from log_partitioner_pipeline.audit.result import Window
     from log_partitioner_pipeline.config import CsvSettings, JobSettings
 
@@ -187,7 +187,7 @@ def _audit(
     )
 
 
-def _ask(kafka: KafkaSettings, window: Window) -> tuple[str | None, list[Span]]:
+def _ask(kafka: KafkaSettings, window: Window) -> tuple[str | None, list[SourceSpan]]:
     with KafkaTopics.of(kafka) as topics:
         tps = [tp for topic in kafka.source_topics for tp in topics.topic_partitions(topic)]
         return topics.cluster_id(), span.find_spans(topics, tps, window)
@@ -252,7 +252,7 @@ def remarks_of_columns(archived: DataFrame, csv: CsvSettings) -> tuple[list[str]
 
 
 def find_judged(
-    window: Window, spans: Iterable[Span], oldest_ms: Mapping[TopicPartition, int | None], *, started_at_ms: int
+    window: Window, spans: Iterable[SourceSpan], oldest_ms: Mapping[TopicPartition, int | None], *, started_at_ms: int
 ) -> Judged:
     """Return the time range in which a row of the archive must have an entry in the source, with doubts and notes.
 

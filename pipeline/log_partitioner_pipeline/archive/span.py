@@ -28,7 +28,7 @@ _TP = ["topic", "partition"]
 _WINDOW = struct(topic=T.StringType(), partition=T.IntegerType(), window_first=T.LongType(), window_next=T.LongType())
 
 
-class Span(NamedTuple):
+class SourceSpan(NamedTuple):
     """The offsets of one TopicPartition that belong to a window.
 
     [first, next) is the window with its padding; [window_first, window_next) begins at the first record of the window
@@ -48,7 +48,7 @@ class Span(NamedTuple):
         return self.first, min(self.next + _OFFSETS_BEHIND, self.ends.next)
 
 
-def find_spans(topics: KafkaTopics, tps: Iterable[TopicPartition], window: Window) -> list[Span]:
+def find_spans(topics: KafkaTopics, tps: Iterable[TopicPartition], window: Window) -> list[SourceSpan]:
     """Ask brokers for the offsets of a window; blocks for seconds.
 
     Raises:
@@ -68,7 +68,7 @@ def find_spans(topics: KafkaTopics, tps: Iterable[TopicPartition], window: Windo
         first, window_first = offsets_at(window.from_ms - padding_ms), offsets_at(window.from_ms)
     if window.until_ms is not None:
         window_end, end = offsets_at(window.until_ms), offsets_at(window.until_ms + padding_ms)
-    return [Span(tp, ends[tp], first[tp], end[tp], window_first[tp], window_end[tp]) for tp in tps]
+    return [SourceSpan(tp, ends[tp], first[tp], end[tp], window_first[tp], window_end[tp]) for tp in tps]
 
 
 def _clamp(offset: int | None, ends: Ends) -> int:
@@ -82,7 +82,7 @@ def find_last(source: DataFrame, window: Window) -> dict[TopicPartition, int]:
     return {TopicPartition(topic, number): last for topic, number, last in rows}
 
 
-def reach_last(spans: Iterable[Span], last: Mapping[TopicPartition, int]) -> tuple[list[Span], list[str]]:
+def reach_last(spans: Iterable[SourceSpan], last: Mapping[TopicPartition, int]) -> tuple[list[SourceSpan], list[str]]:
     """Extend each window to behind its `last` record, which one with its clock ahead hides from brokers.
 
     Also returns a doubt about each TopicPartition with a record of the window behind its padding.
@@ -99,7 +99,7 @@ def reach_last(spans: Iterable[Span], last: Mapping[TopicPartition, int]) -> tup
     return reached, doubts
 
 
-def mark_window(source: DataFrame, spans: Iterable[Span], window: Window) -> DataFrame:
+def mark_window(source: DataFrame, spans: Iterable[SourceSpan], window: Window) -> DataFrame:
     """Return the rows with a column `in_window`: by their record's timestamp, without one by their offset."""
     rows = [(*one.tp, one.window_first, one.window_next) for one in spans]
     of_tp = F.broadcast(source.sparkSession.createDataFrame(rows, _WINDOW))
@@ -117,7 +117,7 @@ def _is_in(window: Window) -> Column:
     return is_in if window.until_ms is None else is_in & (at < window.until_ms)
 
 
-def coverage_of(span: Span, *, records: int, entries: int) -> Coverage:
+def coverage_of(span: SourceSpan, *, records: int, entries: int) -> Coverage:
     """Return a span in the form of the result; records and entries are those in the window."""
     return Coverage(
         topic=span.tp.topic,

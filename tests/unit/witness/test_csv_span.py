@@ -7,13 +7,13 @@ import pytest
 
 from log_partitioner.adapters.kafka.topics import Ends, KafkaTopics
 from log_partitioner.formats.model import TopicPartition
-from log_partitioner_pipeline.archive.span import Span, coverage_of, find_spans, reach_last
+from log_partitioner_pipeline.archive.span import SourceSpan, coverage_of, find_spans, reach_last
 from log_partitioner_pipeline.audit.result import Window
 
 TP = TopicPartition("logs", 0)
 OTHER = TopicPartition("logs", 1)
 # Offsets 10 to 9999, read from 20 to 50, of the window from 30 to 40.
-SPAN = Span(TP, Ends(10, 10_000), 20, 50, 30, 40)
+SPAN = SourceSpan(TP, Ends(10, 10_000), 20, 50, 30, 40)
 
 
 class Topics:
@@ -54,7 +54,7 @@ def test_a_window_is_read_with_its_padding(
     """As far as the source has it; an end that is not given is the source's."""
     topics = cast("KafkaTopics", Topics(Ends(10, 100)))
     asked = Window(from_ms=window[0], until_ms=window[1], padding_s=window[2])
-    assert find_spans(topics, [TP, OTHER], asked) == [Span(tp, Ends(10, 100), *span) for tp in (TP, OTHER)]
+    assert find_spans(topics, [TP, OTHER], asked) == [SourceSpan(tp, Ends(10, 100), *span) for tp in (TP, OTHER)]
 
 
 def test_a_clock_ahead_hides_the_end_of_the_window_but_not_that_of_the_padding() -> None:

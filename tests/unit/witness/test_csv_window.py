@@ -4,7 +4,7 @@ import pytest
 
 from log_partitioner.formats.model import TopicPartition
 from log_partitioner_pipeline.archive.run import Judged, find_judged
-from log_partitioner_pipeline.archive.span import Span
+from log_partitioner_pipeline.archive.span import SourceSpan
 from log_partitioner_pipeline.audit.result import Window
 from log_partitioner_pipeline.kafka import Ends
 
@@ -13,13 +13,13 @@ PADDING_MS = 60_000
 TP = TopicPartition("logs", 0)
 
 
-def span(*, retained: int = 0, first: int | None = None) -> Span:
+def span(*, retained: int = 0, first: int | None = None) -> SourceSpan:
     """A TopicPartition that begins at `retained`, read from `first` on."""
     first = retained if first is None else first
-    return Span(TP, Ends(retained, 100), first, 100, first, 100)
+    return SourceSpan(TP, Ends(retained, 100), first, 100, first, 100)
 
 
-def judged(window: tuple[int | None, int | None], *spans: Span, oldest_ms: int | None = None) -> Judged:
+def judged(window: tuple[int | None, int | None], *spans: SourceSpan, oldest_ms: int | None = None) -> Judged:
     """Ask at NOW_MS, with a minute of padding."""
     asked = Window(from_ms=window[0], until_ms=window[1], padding_s=PADDING_MS / 1000)
     return find_judged(asked, spans, {} if oldest_ms is None else {TP: oldest_ms}, started_at_ms=NOW_MS)
