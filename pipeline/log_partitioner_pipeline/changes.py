@@ -1,7 +1,8 @@
 """Finds changes of the table that others than the pipeline's own jobs have made since the table was last looked at.
 
-The pipeline's own changes are the appends of materialize, which state offsets, the rewrites of compaction, which carry
-them, and added columns. A dropped or renamed column makes no snapshot; only the table's schemas show it.
+The pipeline's own changes are the appends of materialize, which state offsets, the rewrites of compaction and the
+deletions of erased users, which carry them, and added columns. A dropped or renamed column makes no snapshot; only the
+table's schemas show it.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from log_partitioner_pipeline.table import SUMMARY_CARRIED, SUMMARY_OFFSETS, anc
 if TYPE_CHECKING:
     from log_partitioner_pipeline.table import Position
 
-_APPEND, _REPLACE = "append", "replace"
+_APPEND = "append"
 
 
 def change_by_others(table: Any, since: Position) -> str | None:
@@ -49,5 +50,5 @@ def columns_lost(table: Any, schema_id: int | None) -> list[str]:
 
 
 def _is_own(snapshot: Any) -> bool:
-    said = {_APPEND: SUMMARY_OFFSETS, _REPLACE: SUMMARY_CARRIED}.get(snapshot.operation())
-    return said is not None and snapshot.summary().get(said) is not None
+    said = SUMMARY_OFFSETS if snapshot.operation() == _APPEND else SUMMARY_CARRIED
+    return snapshot.summary().get(said) is not None

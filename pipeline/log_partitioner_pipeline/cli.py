@@ -1,6 +1,7 @@
 """The command line of the jobs: options, exit codes, the place of log lines; users and secrets stand in none (I11).
 
-The output that a job was asked for may name users: results of audits and their findings, rows that `--show` prints.
+The output that a job was asked for may name users: results of audits and their findings, rows that `--show` prints,
+objects that hold an erased user.
 """
 
 from __future__ import annotations
@@ -62,6 +63,10 @@ def _parser() -> argparse.ArgumentParser:
     describe(job, _user_activity)
     job = jobs.add_parser("compact", help="rewrite small files of hours that the audit has passed, expire snapshots")
     describe(job, _compact)
+    job = jobs.add_parser("erase", help="take a user out of tables and snapshots, list the objects that hold the user")
+    job.add_argument("user", metavar="USER", help="the user, as the column `user` of the table has it")
+    job.add_argument("--dry-run", action="store_true", help="say what would go, and which objects hold the user")
+    describe(job, _erase)
     job = jobs.add_parser("backfill", help="publish what no committed reference or dead letter holds")
     _add_backfill(job)
     describe(job, _backfill)
@@ -198,6 +203,27 @@ def _compact(_options: argparse.Namespace) -> int:
     from log_partitioner_pipeline.jobs import compact  # noqa: PLC0415
 
     compact.run(settings)
+    return 0
+
+
+def _erase(options: argparse.Namespace) -> int:
+    """Take a user out of the tables and their snapshots, by record; list the objects that still hold the user.
+
+    Settings are a worker's (LOGP_...), and its own (PIPELINE_..., docs/CONFIGURATION_PIPELINE.md).
+
+    Example:
+      python -m log_partitioner_pipeline erase ann --dry-run
+
+    Exit codes:
+      0   done
+      2   it could not be done; the line on standard error says why
+
+    More: docs/PIPELINE.md
+    """
+    settings = _settings()  # before Spark is imported: what is wrong is told at once
+    from log_partitioner_pipeline.jobs import erase  # noqa: PLC0415
+
+    erase.run(settings, options.user, dry_run=options.dry_run)
     return 0
 
 

@@ -27,7 +27,7 @@ from log_partitioner_pipeline.errors import ObjectError, ObjectTakenError
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
-    from mypy_boto3_s3.type_defs import ObjectIdentifierTypeDef
+    from mypy_boto3_s3.type_defs import LifecycleRuleOutputTypeDef, ObjectIdentifierTypeDef
 
     from log_partitioner_pipeline.pieces import ReadGroup
 
@@ -38,6 +38,7 @@ THREADS = 8
 """Requests under way at once, per task."""
 
 _NOT_THERE = ("404", "NoSuchKey", "NotFound", "NoSuchVersion")
+_NO_RULES = "NoSuchLifecycleConfiguration"
 _SHA256_METADATA = "lp-sha256"
 _TAKEN, _CONFLICT = 412, 409
 _CONFLICTS_MAX = 5
@@ -233,6 +234,15 @@ class Objects:
                     yield Listed(item["Key"], item["Size"], int(item["LastModified"].timestamp() * 1000))
         except (ClientError, BotoCoreError) as error:
             raise ObjectError(f"s3://{bucket}/{prefix} cannot be listed: {error}") from error
+
+    def lifecycle(self, bucket: str) -> Sequence[LifecycleRuleOutputTypeDef] | None:
+        """Return the rules by which a bucket deletes objects; None if the store does not tell them."""
+        try:
+            return self._client.get_bucket_lifecycle_configuration(Bucket=bucket)["Rules"]
+        except ClientError as error:
+            return [] if error.response.get("Error", {}).get("Code") == _NO_RULES else None
+        except BotoCoreError:
+            return None
 
     def delete(self, addresses: Iterable[Address]) -> None:
         """Delete objects; one that is not there is deleted already. Blocks until S3 has said so of all.

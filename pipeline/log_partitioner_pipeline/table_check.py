@@ -2,7 +2,8 @@
 
 An object is read again, by its version, with the audit's own reader, which compares size, checksum and etag on the way;
 rows are compared by position, `_meta` and the digest of their values (`oracle.equal`). So rows that were deleted or
-doubled, values that were updated, and columns that were dropped or renamed are seen, whoever did it and whenever.
+doubled, values that were updated, and columns that were dropped or renamed are seen, whoever did it and whenever. Rows
+of erased users are in objects and no more in the table: their references count as the same.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from log_partitioner.formats.findings import Kind
 from log_partitioner_pipeline.audit import sides
 from log_partitioner_pipeline.audit.frames import ENTRY_KEY
 from log_partitioner_pipeline.columns import EVENT_TIME, REFERENCE
+from log_partitioner_pipeline.erasures import Erasures
 from log_partitioner_pipeline.session import CATALOG
 
 if TYPE_CHECKING:
@@ -44,7 +46,7 @@ def compare_with_table(spark: SparkSession, settings: JobSettings, references: D
     and the bytes of each object, the table's rows of the time between the first entry and the last, and one shuffle of
     both.
     """
-    once = references.dropDuplicates([*OBJECT, "reference_id"])
+    once, erased = references.dropDuplicates([*OBJECT, "reference_id"]), Erasures(spark, settings).read()
     in_objects = sides.read_files(spark, settings, once, None).select(
         *[F.col("meta_user").alias(name) if name == "user" else F.col(name) for name in _ROW],
         F.when(F.col("topic").isNotNull(), 1).otherwise(0).alias("rows"),
@@ -61,14 +63,15 @@ def compare_with_table(spark: SparkSession, settings: JobSettings, references: D
     by_reference = by_row.groupBy("reference_id").agg(
         _any("is_other").alias("is_other"), _any("is_gone").alias("is_gone"), F.max("text").alias("text")
     )
-    is_other = F.coalesce("is_other", F.lit(True)) | F.col("text").isNotNull()  # noqa: FBT003 - a value of SQL
+    differs = F.coalesce("is_other", F.lit(True)) & ~F.col("is_erased")  # noqa: FBT003 - a value of SQL
+    is_other = differs | F.col("text").isNotNull()
     outcome = F.when(_any("is_gone"), Outcome.GONE).when(F.bool_or(is_other), Outcome.OTHER).otherwise(Outcome.SAME)
-    differs = F.lit(_OTHER_ROWS.format(table=settings.pipeline.table.name))
+    other_rows = F.lit(_OTHER_ROWS.format(table=settings.pipeline.table.name))
     return (
-        once.select(*OBJECT, "reference_id")
+        once.select(*OBJECT, "reference_id", erased.column().alias("is_erased"))
         .join(by_reference, on="reference_id", how="left")
         .groupBy(*OBJECT)
-        .agg(outcome.alias("outcome"), F.coalesce(F.max("text"), differs).alias("text"))
+        .agg(outcome.alias("outcome"), F.coalesce(F.max("text"), other_rows).alias("text"))
     )
 
 

@@ -1,4 +1,4 @@
-"""The table kept in shape: small files to large ones, old snapshots to nothing.
+"""The table kept in shape: small files to large ones, old snapshots to nothing; rows erased.
 
 Every rewrite repeats in its summary the offsets up to which the table held everything when it began, so that expiry may
 take the snapshot that stated them first (DESIGN 8). A rewrite never claims too much, because materialize may go on
@@ -12,9 +12,12 @@ from collections.abc import Iterable
 from datetime import date
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
 from log_partitioner_pipeline.columns import EVENT_TIME
+from log_partitioner_pipeline.errors import TableError
 from log_partitioner_pipeline.session import CATALOG
 from log_partitioner_pipeline.table import (
     SUMMARY_CARRIED,
@@ -29,10 +32,13 @@ from log_partitioner_pipeline.table import (
 )
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import Column, SparkSession
 
     from log_partitioner_pipeline.table import Offsets, Position
 
+_ATTEMPTS = 10
+_OVERTAKEN = "ValidationException", "CommitFailedException"
+_SAID = f"spark.sql.iceberg.snapshot-property.{SUMMARY_CARRIED}"
 _HOUR = f"partition.{EVENT_TIME}_hour"
 
 
@@ -135,7 +141,9 @@ class Upkeep:
         told_at_ms = self._told_at_ms()
         if told_at_ms is None:
             return
-        older_than_ms = min(before_ms, told_at_ms)
+        self._expire(min(before_ms, told_at_ms))
+
+    def _expire(self, older_than_ms: int) -> None:
         commit(
             lambda: self._spark.sql(
                 f"CALL {CATALOG}.system.expire_snapshots(table => '{self._name}', "
@@ -152,6 +160,61 @@ class Upkeep:
         action = self._jvm().org.apache.iceberg.spark.actions.SparkActions.get(self._spark._jsparkSession)  # noqa: SLF001
         done = action.deleteOrphanFiles(self._java()).usePrefixListing(True).olderThan(before_ms).execute()  # noqa: FBT003
         return sum(1 for _ in done.orphanFileLocations())
+
+    def count(self, rows: Column) -> int:
+        """Count rows of the newest snapshot."""
+        return self._spark.table(self._table).where(rows).count()
+
+    def erase(self, rows: Column) -> Position:
+        """Delete rows until there are none; files that had some are written again without them. `purge` does the rest.
+
+        Returns the position at which there were none.
+
+        Raises:
+            TableError: others add such rows, or rewrite their files, again and again.
+        """
+        for _ in range(_ATTEMPTS):
+            position = position_of(self._java())
+            if position.snapshot_id is None or not self._is_in(position, rows):
+                return position
+            self._delete(rows, position.offsets)
+        raise TableError(f"{self._table} was changed by others during each of {_ATTEMPTS} attempts to erase rows of it")
+
+    def _is_in(self, position: Position, rows: Column) -> bool:
+        as_of = self._spark.read.option("versionAsOf", str(position.snapshot_id)).table(self._table)
+        return not as_of.where(rows).isEmpty()
+
+    def _delete(self, rows: Column, offsets: Offsets) -> None:
+        """Delete rows once, if nobody else changes their files meanwhile.
+
+        By MERGE, because Spark leaves a DELETE of whole files to Iceberg, which would not say the offsets.
+        """
+        self._spark.conf.set(_SAID, format_offsets(offsets))
+        try:
+            self._spark.range(1).mergeInto(self._table, rows).whenMatched().delete().merge()
+        except (PySparkException, Py4JJavaError) as error:
+            if not any(one in str(error) for one in _OVERTAKEN):
+                raise
+        finally:
+            self._spark.conf.unset(_SAID)
+
+    def purge(self) -> None:
+        """Leave nothing of deleted rows: expire every older snapshot, and take statistics of deleted files out.
+
+        The table's property keeps the offsets. A job that reads an older snapshot fails.
+        """
+        table, jvm = self._java(), self._jvm()
+        if table.currentSnapshot() is None:
+            return
+        stale = jvm.java.util.ArrayList()
+        for manifest in table.currentSnapshot().allManifests(table.io()):
+            if manifest.hasDeletedFiles():
+                stale.add(manifest)
+        if stale:
+            told, guava = format_offsets(position_of(table).offsets), jvm.com.google.common.base
+            rewrite = table.rewriteManifests().clusterBy(guava.Functions.constant("")).set(SUMMARY_CARRIED, told)
+            rewrite.rewriteIf(getattr(guava.Predicates, "in")(stale)).commit()
+        self._expire(table.currentSnapshot().timestampMillis())
 
     def _told_at_ms(self) -> int | None:
         """Return the time of the newest snapshot that states the offsets up to which the table holds everything.

@@ -4,16 +4,19 @@ import datetime as dt
 import json
 import re
 import time
-from collections.abc import Callable
-from itertools import chain
+from collections.abc import Callable, Iterable
+from itertools import chain, repeat
 from pathlib import Path
 from threading import Thread
 from typing import Any
 
+import fastavro
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from msgspec.structs import replace
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from log_partitioner.config.s3_settings import S3Settings
 from log_partitioner.formats.reference import Reference
@@ -74,11 +77,11 @@ def table_of(session: SparkSession, settings: JobSettings) -> Callable[[], Entry
     return make
 
 
-def files(table: EntryTable, *names: str, time_s: int = 0) -> list[str]:
+def files(table: EntryTable, *names: str, time_s: int = 0, users: Iterable[str] = repeat("u")) -> list[str]:
     """Write a row of each of these references, all in one hour; return the files."""
     target = table.target_of([])
     of_time = {"event_time": time_s * 1_000_000, "hour": time_s // 3600 * 3_600_000_000}
-    rows = [{"user": "u", **of_time, "_reference": name} for name in names]
+    rows = [{"user": user, **of_time, "_reference": name} for name, user in zip(names, users, strict=False)]
     writer = FileWriter(Objects(S3Settings(bucket="none")), target)
     batches = pa.Table.from_pylist(rows, arrow_schema(target.fields)).to_batches()
     written = [*chain.from_iterable(map(writer.add, batches)), *writer.write()]
@@ -158,6 +161,47 @@ def test_a_table_that_was_rolled_back_is_filled_again(session: SparkSession, tab
     table.append(files(table, "2"), base={0: 1}, offsets={0: 2}, rows=1)
     session.sql(f"CALL lake.system.rollback_to_snapshot('{table.name.removeprefix('lake.')}', {first.snapshot_id})")
     assert table.position().offsets == {0: 1}
+
+
+def test_erased_rows_are_in_no_snapshot_and_no_statistics(
+    session: SparkSession, table_of: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows that share a file, a file, and the table; beside an append between look and deletion. Offsets stay."""
+    table = table_of()
+    upkeep = Upkeep(session, table.name)
+    for offset, names in enumerate((["ann", "bob"], ["ann", "ann"], ["bob"]), 1):
+        table.append(files(table, *names, users=names), base=table.position().offsets, offsets={0: offset}, rows=2)
+    since, delete = table.position(), upkeep._delete
+
+    def append_and_delete(*arguments: Any) -> None:
+        if table.position().offsets == {0: 3}:
+            table.append(files(table, "late", users=["ann"]), base={0: 3}, offsets={0: 4}, rows=1)
+        delete(*arguments)
+
+    monkeypatch.setattr(upkeep, "_delete", append_and_delete)
+    assert upkeep.erase(F.col("user") == "ann").offsets == {0: 4}
+    assert change_by_others(load_table(session, table.name), since) is None
+    upkeep.purge()
+    assert (names_in(session, table), table.position().offsets) == (["bob", "bob"], {0: 4})
+    assert everything_of(table).count(b"ann") == 0
+    assert [one.offsets for one in upkeep.file_hours()] == [{0: 4}]
+
+    upkeep.erase(F.col("user") == "bob")
+    upkeep.purge()
+    assert (names_in(session, table), everything_of(table).count(b"bob")) == ([], 0)
+    table.append(files(table, "5"), base={0: 4}, offsets={0: 5}, rows=1)
+    assert names_in(session, table) == ["5"]
+
+
+def everything_of(table: EntryTable) -> bytes:
+    """Read all that is below the table's location: rows as text, manifests with their statistics, metadata."""
+    root = Path(table.target().location.removeprefix("file:"))
+    rows = [repr(pq.read_table(path).to_pylist()).encode() for path in root.rglob("*.parquet")]
+    manifests = [repr([*fastavro.reader(path.open("rb"))]).encode() for path in root.rglob("*.avro")]
+    metadata = [path.read_bytes() for path in root.rglob("*.json")]
+    assert manifests
+    assert metadata
+    return b"\n".join([*rows, *manifests, *metadata])
 
 
 def rewrite_all(session: SparkSession, upkeep: Upkeep, position: Position) -> None:

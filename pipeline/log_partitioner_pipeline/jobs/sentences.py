@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from log_partitioner_pipeline.activity import DAYS_TABLE, HOURS_TABLE
+from log_partitioner_pipeline.announced import REFERENCES
+from log_partitioner_pipeline.erasures import ERASURES_TABLE
 from log_partitioner_pipeline.report.words import plural, size
 
 if TYPE_CHECKING:
     from log_partitioner_pipeline.backfill.publish import Published
     from log_partitioner_pipeline.config import JobSettings
+    from log_partitioner_pipeline.jobs.erase import Holder
     from log_partitioner_pipeline.retire import Retired
 
 
@@ -52,6 +55,36 @@ def published(settings: JobSettings, run_id: str, done: Published) -> str:
         f"Run {run_id} has published {plural(done.messages, 'message', 'messages')} in "
         f"{plural(done.transactions, 'transaction', 'transactions')} to {kafka.references_topic} and "
         f"{kafka.dead_letters_topic}; objects are in s3://{s3.bucket}/{s3.prefix}."
+    )
+
+
+def holding(settings: JobSettings, found: dict[str, int], holders: list[Holder]) -> str:
+    """Say in lines what there is of a user: rows by table, objects and their ends, topics."""
+    kafka, table = settings.worker.kafka, settings.pipeline.table.beside(REFERENCES.name)
+    rows = ", ".join(f"{count:,} in {name}" for name, count in found.items())
+    objects = "".join(f"  {_held(one)}\n" for one in holders)
+    return (
+        f"Rows of the user: {rows}.\n"
+        f"{plural(len(holders), 'object holds', 'objects hold')} the user, as {table} says:\n{objects}"
+        f"Topics {', '.join([*kafka.source_topics, kafka.dead_letters_topic])} hold the user's records, "
+        f"{kafka.references_topic} the name, until Kafka's retention takes them.\n"
+    )
+
+
+def _held(one: Holder) -> str:
+    until = "nothing deletes it" if one.until is None else f"until {one.until}, by the bucket's lifecycle"
+    told = until if one.is_told else "the store does not tell its lifecycle"
+    whose = "others too" if one.is_shared else "this user alone"
+    return f"s3://{one.bucket}/{one.object}  {size(one.size)}  {whose}  {told}"
+
+
+def erased(settings: JobSettings, *, is_dry: bool) -> str:
+    """Say that a user is erased, or would be."""
+    if is_dry:
+        return "Nothing was changed; without --dry-run these rows go, with every older snapshot of their tables."
+    name = settings.pipeline.table.beside(ERASURES_TABLE)
+    return (
+        f"These rows are gone, with every older snapshot of their tables; recorded in {name}, {_catalogue(settings)}."
     )
 
 

@@ -1,10 +1,13 @@
 """What jobs say when they are done: what came of it, with units, and where that is."""
 
+from datetime import date
+
 import pytest
 
 from log_partitioner_pipeline.backfill.publish import Published
 from log_partitioner_pipeline.config import JobSettings, load_all
 from log_partitioner_pipeline.jobs import sentences
+from log_partitioner_pipeline.jobs.erase import Holder
 from log_partitioner_pipeline.retire import Retired
 
 
@@ -48,4 +51,25 @@ def test_backfill_says_what_it_would_publish_and_what_it_has(settings: JobSettin
     assert sentences.published(settings, "r1", Published(9, 1)) == (
         "Run r1 has published 9 messages in 1 transaction to references and dead-letters; objects are in "
         "s3://my-logs/logs."
+    )
+
+
+def test_erase_says_who_holds_the_user_and_until_when(settings: JobSettings) -> None:
+    """Rows by table, objects with the end of each, topics; where it is recorded."""
+    objects = [
+        Holder("my-logs", "logs/user=ann/1.avro", 2048, is_shared=False, is_told=True, until=date(2026, 4, 4)),
+        Holder("my-logs", "logs/pack/1.avro", 2**21, is_shared=True, is_told=True, until=None),
+        Holder("other", "logs/pack/2.avro", 1, is_shared=True, is_told=False, until=None),
+    ]
+    assert sentences.holding(settings, {"logs.entries": 1200, "logs.references": 2}, objects).splitlines() == [
+        "Rows of the user: 1,200 in logs.entries, 2 in logs.references.",
+        "3 objects hold the user, as logs.references says:",
+        "  s3://my-logs/logs/user=ann/1.avro  2.0 KiB  this user alone  until 2026-04-04, by the bucket's lifecycle",
+        "  s3://my-logs/logs/pack/1.avro  2.0 MiB  others too  nothing deletes it",
+        "  s3://other/logs/pack/2.avro  1 B  others too  the store does not tell its lifecycle",
+        "Topics logs, dead-letters hold the user's records, references the name, until Kafka's retention takes them.",
+    ]
+    assert sentences.erased(settings, is_dry=True).startswith("Nothing was changed; ")
+    assert sentences.erased(settings, is_dry=False).endswith(
+        "recorded in logs.erasures, catalogue sqlite .local/catalog.db."
     )
