@@ -1,10 +1,13 @@
 """The table as a test wants it: entries by where they stood in the source, each once."""
 
+import io
 import json
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import fastavro
+import pyarrow.parquet as pq
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
@@ -36,6 +39,17 @@ def read_counts_by_pyiceberg(lake: Lake) -> int:
     """Count rows with that engine, by reading one column of all files."""
     with _table_of_pyiceberg(lake) as table:
         return len(table.scan(selected_fields=("_reference",)).to_arrow())
+
+
+def text_of(name: str, content: bytes) -> bytes:
+    """Read a file of a table as text: rows of data, a manifest with its statistics, metadata as it is."""
+    match name.rpartition(".")[2]:
+        case "parquet":
+            return repr(pq.read_table(io.BytesIO(content)).to_pylist()).encode()
+        case "avro":
+            return repr([*fastavro.reader(io.BytesIO(content))]).encode()
+        case _:
+            return content
 
 
 @contextmanager

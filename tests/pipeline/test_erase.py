@@ -1,6 +1,5 @@
 """A user is taken out of tables and snapshots, wherever a run is stopped; objects that hold the user are told."""
 
-import io
 import json
 import os
 import signal
@@ -9,8 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import fastavro
-import pyarrow.parquet as pq
 import pytest
 
 from log_partitioner_pipeline.entries import EntryTable
@@ -23,6 +20,7 @@ from log_partitioner_pipeline.retired import RetiredObjects
 from log_partitioner_pipeline.upkeep import Upkeep
 from tests.pipeline.by_hand import ByHand
 from tests.pipeline.conftest import Lake
+from tests.pipeline.readback import text_of
 from tests.stack.kafka_helper import KafkaHelper, ToProduce
 from tests.stack.names import Names
 from tests.stack.s3_helper import S3Helper
@@ -64,16 +62,9 @@ def bring_up(lake: Lake) -> None:
 
 
 def everything_in_warehouse(lake: Lake) -> bytes:
-    """Read all files of all tables: rows as text, manifests with their statistics, metadata."""
-    s3, bucket, found = lake.deployment.s3, lake.deployment.bucket, []
-    for key in s3.keys(bucket, "_tables"):
-        content = s3.read(bucket, key)
-        if key.endswith(".parquet"):
-            content = repr(pq.read_table(io.BytesIO(content)).to_pylist()).encode()
-        elif key.endswith(".avro"):
-            content = repr([*fastavro.reader(io.BytesIO(content))]).encode()
-        found.append(content)
-    return b"\n".join(found)
+    """Read all files of all tables."""
+    s3, bucket = lake.deployment.s3, lake.deployment.bucket
+    return b"\n".join(text_of(key, s3.read(bucket, key)) for key in s3.keys(bucket, "_tables"))
 
 
 def rows_of(lake: Lake, *names: str) -> list[list[Any]]:
@@ -133,7 +124,10 @@ def test_user_is_in_no_table_and_no_snapshot(
     assert found["logs.retired"] == 1
     assert [one.object for one in holders if not one.is_shared] == own[1:]
     (pack,) = [one for one in holders if one.is_shared]
-    assert (pack.size, pack.is_told) == (len(s3.read(deployment.bucket, pack.object)), False)
+    assert (pack.size, pack.end) == (
+        len(s3.read(deployment.bucket, pack.object)),
+        "the store does not tell its lifecycle",
+    )
     assert table.position() == position
     assert USER.encode() in everything_in_warehouse(lake)
 

@@ -28,6 +28,7 @@ from log_partitioner_pipeline.entries import EntryTable
 from log_partitioner_pipeline.errors import ObjectError, OvertakenError, TableError
 from log_partitioner_pipeline.jobs.backfill import Backfill
 from log_partitioner_pipeline.jobs.compact import Compact
+from log_partitioner_pipeline.jobs.erase import Erase
 from log_partitioner_pipeline.jobs.materialize import Materialize
 from log_partitioner_pipeline.kafka import partition_ends, read_messages
 from log_partitioner_pipeline.retire import Retired, Retirement
@@ -249,6 +250,22 @@ def test_what_a_killed_run_has_recorded_is_compared_again(world: World) -> None:
     result = audited(lake, table=True)
     assert {one.kind: one.count for one in result.findings} == {Kind.TABLE_ALTERED: 1, Kind.TABLE_MISSING: 1}
     assert Compact(lake.spark, lake.settings).run().retired == Retired()
+    assert objects_of(deployment) == kept
+
+
+@pytest.mark.timeout(600)
+def test_objects_of_an_erased_user_retire(world: World) -> None:
+    """Their rows are in no table any more, which is no difference; a row that somebody else deletes still is one."""
+    deployment, lake, _ = world
+    before = objects_of(deployment)
+    job = Erase(lake.spark, lake.settings, "user-1")
+    found, holders = job.look()
+    job.run(found)
+    lake.spark.sql(f"DELETE FROM {lake.table} WHERE n = 6")
+    kept = {object_of(deployment, 6)}
+    assert {one.object for one in holders} < before - kept
+    with pytest.raises(TableError, match="1 raw objects stay"):
+        Compact(lake.spark, lake.settings).run()
     assert objects_of(deployment) == kept
 
 

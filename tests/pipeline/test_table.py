@@ -10,9 +10,7 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
-import fastavro
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from msgspec.structs import replace
 from pyspark.sql import SparkSession
@@ -36,6 +34,7 @@ from log_partitioner_pipeline.upkeep import Upkeep
 from tests.pipeline.conftest import pipeline_variables, settings_of
 from tests.pipeline.others import by_others
 from tests.pipeline.packs import KEY, Entry, write_object
+from tests.pipeline.readback import text_of
 
 TOPIC = "references"
 Make = Callable[[], EntryTable]
@@ -194,14 +193,9 @@ def test_erased_rows_are_in_no_snapshot_and_no_statistics(
 
 
 def everything_of(table: EntryTable) -> bytes:
-    """Read all that is below the table's location: rows as text, manifests with their statistics, metadata."""
+    """Read all files below the table's location."""
     root = Path(table.target().location.removeprefix("file:"))
-    rows = [repr(pq.read_table(path).to_pylist()).encode() for path in root.rglob("*.parquet")]
-    manifests = [repr([*fastavro.reader(path.open("rb"))]).encode() for path in root.rglob("*.avro")]
-    metadata = [path.read_bytes() for path in root.rglob("*.json")]
-    assert manifests
-    assert metadata
-    return b"\n".join([*rows, *manifests, *metadata])
+    return b"\n".join(text_of(path.name, path.read_bytes()) for path in root.rglob("*") if path.is_file())
 
 
 def rewrite_all(session: SparkSession, upkeep: Upkeep, position: Position) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 import uuid
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import structlog
 from pyspark.sql import functions as F
@@ -23,15 +23,13 @@ from log_partitioner_pipeline.entries import EntryTable
 from log_partitioner_pipeline.erasures import Erasures
 from log_partitioner_pipeline.errors import TableError
 from log_partitioner_pipeline.jobs import sentences
-from log_partitioner_pipeline.lifecycle import deleted_on
+from log_partitioner_pipeline.lifecycle import end_of
 from log_partitioner_pipeline.objects import Objects
 from log_partitioner_pipeline.progress import StepProgress
 from log_partitioner_pipeline.session import CATALOG, open_session
 from log_partitioner_pipeline.upkeep import Upkeep
 
 if TYPE_CHECKING:
-    from datetime import date, datetime
-
     from pyspark.sql import Column, SparkSession
 
     from log_partitioner_pipeline.config import JobSettings
@@ -41,18 +39,13 @@ _OBJECT = ["bucket", "object"]
 
 
 class Holder(NamedTuple):
-    """An object with entries of the user; `is_shared`: of other users, too.
-
-    `until` is the day on which the bucket's lifecycle deletes it, None if it never does. Where the store does not tell
-    its rules, `is_told` is false.
-    """
+    """An object with entries of the user, and its end in words; `is_shared`: with entries of other users, too."""
 
     bucket: str
     object: str
     size: int
     is_shared: bool
-    is_told: bool
-    until: date | None
+    end: str
 
 
 def run(settings: JobSettings, user: str, *, dry_run: bool) -> None:
@@ -155,17 +148,12 @@ class Erase:
             F.bool_or(F.col(USER) != self._user).alias("is_shared"),
             F.min(ANNOUNCED_AT).alias("created_at"),  # nearest to when it was made
         )
-        return self._with_rules([row.asDict() for row in about.orderBy(*_OBJECT).collect()])
-
-    def _with_rules(self, objects: list[dict[str, Any]]) -> list[Holder]:
-        rules = {bucket: self._objects.lifecycle(bucket) for bucket in {one["bucket"] for one in objects}}
-        holders = []
-        for one in objects:
-            created_at: datetime = one.pop("created_at")
-            known = rules[one["bucket"]]
-            until = deleted_on(known or (), one["object"], created_at=created_at)
-            holders.append(Holder(**one, is_told=known is not None, until=until))
-        return holders
+        found = about.orderBy(*_OBJECT).collect()
+        rules = {bucket: self._objects.lifecycle(bucket) for bucket in {row["bucket"] for row in found}}
+        return [
+            Holder(bucket, key, size, is_shared, end_of(rules[bucket], key, created_at=created_at))
+            for bucket, key, size, is_shared, created_at in found
+        ]
 
     def _is_there(self, name: str) -> bool:
         return self._upkeep(name).is_there()

@@ -72,10 +72,8 @@ def holding(settings: JobSettings, found: dict[str, int], holders: list[Holder])
 
 
 def _held(one: Holder) -> str:
-    until = "nothing deletes it" if one.until is None else f"until {one.until}, by the bucket's lifecycle"
-    told = until if one.is_told else "the store does not tell its lifecycle"
     whose = "others too" if one.is_shared else "this user alone"
-    return f"s3://{one.bucket}/{one.object}  {size(one.size)}  {whose}  {told}"
+    return f"s3://{one.bucket}/{one.object}  {size(one.size)}  {whose}  {one.end}"
 
 
 def erased(settings: JobSettings, *, is_dry: bool) -> str:

@@ -329,3 +329,15 @@ def test_refused_for_good(stubbed: tuple[Objects, Stubber]) -> None:
         expect(stubber, ["a"], refused={"a": "AccessDenied"})
     with pytest.raises(ObjectError, match=r"1 objects of data cannot be deleted, the first is a: AccessDenied no"):
         store.delete(addresses(["a"]))
+
+
+def test_lifecycle_rules_are_told_by_the_store(stubbed: tuple[Objects, Stubber]) -> None:
+    """A bucket without rules has none; a store that cannot tell them, or forbids it, leaves them unknown."""
+    store, stubber = stubbed
+    rule = {"ID": "r", "Status": "Enabled", "Filter": {"Prefix": "p/"}, "Expiration": {"Days": 3}}
+    call = "get_bucket_lifecycle_configuration"
+    stubber.add_response(call, {"Rules": [rule]}, {"Bucket": "data"})
+    assert store.lifecycle("data") == [rule]
+    for code, rules in (("NoSuchLifecycleConfiguration", []), ("AccessDenied", None), ("NotImplemented", None)):
+        stubber.add_client_error(call, code, expected_params={"Bucket": "data"})
+        assert store.lifecycle("data") == rules

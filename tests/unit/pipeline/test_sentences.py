@@ -1,7 +1,5 @@
 """What jobs say when they are done: what came of it, with units, and where that is."""
 
-from datetime import date
-
 import pytest
 
 from log_partitioner_pipeline.backfill.publish import Published
@@ -54,19 +52,17 @@ def test_backfill_says_what_it_would_publish_and_what_it_has(settings: JobSettin
     )
 
 
-def test_erase_says_who_holds_the_user_and_until_when(settings: JobSettings) -> None:
+def test_erase_says_which_objects_hold_the_user(settings: JobSettings) -> None:
     """Rows by table, objects with the end of each, topics; where it is recorded."""
     objects = [
-        Holder("my-logs", "logs/user=ann/1.avro", 2048, is_shared=False, is_told=True, until=date(2026, 4, 4)),
-        Holder("my-logs", "logs/pack/1.avro", 2**21, is_shared=True, is_told=True, until=None),
-        Holder("other", "logs/pack/2.avro", 1, is_shared=True, is_told=False, until=None),
+        Holder("my-logs", "logs/user=ann/1.avro", 2048, is_shared=False, end="nothing deletes it"),
+        Holder("my-logs", "logs/pack/1.avro", 2**21, is_shared=True, end="nobody knows"),
     ]
     assert sentences.holding(settings, {"logs.entries": 1200, "logs.references": 2}, objects).splitlines() == [
         "Rows of the user: 1,200 in logs.entries, 2 in logs.references.",
-        "3 objects hold the user, as logs.references says:",
-        "  s3://my-logs/logs/user=ann/1.avro  2.0 KiB  this user alone  until 2026-04-04, by the bucket's lifecycle",
-        "  s3://my-logs/logs/pack/1.avro  2.0 MiB  others too  nothing deletes it",
-        "  s3://other/logs/pack/2.avro  1 B  others too  the store does not tell its lifecycle",
+        "2 objects hold the user, as logs.references says:",
+        "  s3://my-logs/logs/user=ann/1.avro  2.0 KiB  this user alone  nothing deletes it",
+        "  s3://my-logs/logs/pack/1.avro  2.0 MiB  others too  nobody knows",
         "Topics logs, dead-letters hold the user's records, references the name, until Kafka's retention takes them.",
     ]
     assert sentences.erased(settings, is_dry=True).startswith("Nothing was changed; ")
