@@ -25,6 +25,7 @@ from log_partitioner_pipeline.columns import Column, Struct
 from log_partitioner_pipeline.config import JobSettings
 from log_partitioner_pipeline.entries import EntryTable
 from log_partitioner_pipeline.errors import OvertakenError
+from log_partitioner_pipeline.jobs.user_activity import UserActivity
 from log_partitioner_pipeline.objects import Objects
 from log_partitioner_pipeline.parquet import FileWriter
 from log_partitioner_pipeline.rows import arrow_schema
@@ -51,6 +52,7 @@ def settings(tmp_path: Path) -> JobSettings:
         "LOGP_KAFKA__SOURCE_TOPICS": '["none"]',
         "LOGP_S3__BUCKET": "none",
         "PIPELINE_CATALOG__WAREHOUSE": str(tmp_path / "warehouse"),
+        "PIPELINE_ACTIVITY__INTERVAL_S": "0.01",
     }
     return settings_of(variables)
 
@@ -257,6 +259,18 @@ def test_files_that_nobody_committed_go_once_they_are_old(session: SparkSession,
     assert upkeep.remove_orphans(before_ms=now_ms + 60_000) == 1
     assert not orphan.exists()
     assert names_in(session, table) == ["1"]
+
+
+def test_activity_goes_on_when_what_it_has_read_is_expired(
+    session: SparkSession, settings: JobSettings, table_of: Make
+) -> None:
+    """It keeps nothing of one count for the next: Spark would plan it again at each write, and not find its files."""
+    table = table_of()
+    for offset in (1, 2, 3):
+        table.append(files(table, str(offset)), base=table.position().offsets, offsets={0: offset}, rows=1)
+        UserActivity(session, settings).run(continuous=False)
+        Upkeep(session, table.name).purge()
+    assert session._jsparkSession.sharedState().cacheManager().isEmpty()
 
 
 DATES = [dt.date(2026, 3, 4), dt.date(2026, 3, 5)]

@@ -125,8 +125,8 @@ class UserActivity:
             self._progress.step("states")
             self._write(Update(hours, days, dates, position))
         finally:
-            days.unpersist()
-            hours.unpersist()
+            # Each write of states lets Spark plan again what reads them, under another key than `unpersist` looks for.
+            self._spark.catalog.clearCache()
         self.hours += number
         self._progress.count(states=number)
         self._log.info(
