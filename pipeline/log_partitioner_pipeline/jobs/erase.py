@@ -10,21 +10,20 @@ from __future__ import annotations
 
 import sys
 import uuid
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import structlog
 from pyspark.sql import functions as F
 
 from log_partitioner.formats.object_key import key_safe
 from log_partitioner_pipeline.activity import DAYS_TABLE, HOURS_TABLE
-from log_partitioner_pipeline.announced import ANNOUNCED_AT, REFERENCES
+from log_partitioner_pipeline.announced import REFERENCES
 from log_partitioner_pipeline.columns import USER
 from log_partitioner_pipeline.entries import EntryTable
 from log_partitioner_pipeline.erasures import Erasures
 from log_partitioner_pipeline.errors import TableError
+from log_partitioner_pipeline.holders import Holder, find_holders
 from log_partitioner_pipeline.jobs import sentences
-from log_partitioner_pipeline.lifecycle import end_of
-from log_partitioner_pipeline.objects import Objects
 from log_partitioner_pipeline.progress import StepProgress
 from log_partitioner_pipeline.session import CATALOG, open_session
 from log_partitioner_pipeline.upkeep import Upkeep
@@ -34,18 +33,6 @@ if TYPE_CHECKING:
 
     from log_partitioner_pipeline.config import JobSettings
     from log_partitioner_pipeline.table import Position
-
-_OBJECT = ["bucket", "object"]
-
-
-class Holder(NamedTuple):
-    """An object with entries of the user, and its end in words; `is_shared`: with entries of other users, too."""
-
-    bucket: str
-    object: str
-    size: int
-    is_shared: bool
-    end: str
 
 
 def run(settings: JobSettings, user: str, *, dry_run: bool) -> None:
@@ -68,19 +55,18 @@ class Erase:
 
     def __init__(self, spark: SparkSession, settings: JobSettings, user: str) -> None:
         self._spark = spark
+        self._settings = settings
         self._user = user
         self._entries = EntryTable(spark, settings.pipeline.table, topic=settings.worker.kafka.references_topic)
         self._erasures = Erasures(spark, settings)
-        self._objects = Objects(settings.worker.s3)
         self._log = structlog.get_logger("erase")
         beside, is_theirs = settings.pipeline.table.beside, F.col(USER) == user
-        self._references, self._retired = beside(REFERENCES.name), settings.pipeline.compact.retired_table
         self._rows: dict[str, Column] = {
             settings.pipeline.table.name: is_theirs,
             beside(HOURS_TABLE): is_theirs,
             beside(DAYS_TABLE): is_theirs,
-            self._references: is_theirs | self._names_user("location.object"),
-            self._retired: self._names_user("object"),
+            beside(REFERENCES.name): is_theirs | self._names_user("location.object"),
+            settings.pipeline.compact.retired_table: self._names_user("object"),
         }
 
     def _names_user(self, key: str) -> Column:
@@ -100,7 +86,7 @@ class Erase:
             progress.step("rows")
             found = {name: self._upkeep(name).count(rows) for name, rows in self._rows.items() if self._is_there(name)}
             progress.step("objects")
-            holders = self._holders()
+            holders = find_holders(self._spark, self._settings, self._user)
         for one in holders:
             self._log.info("object_holds_user", **one._asdict())  # the user in its key is veiled
         return found, holders
@@ -132,28 +118,6 @@ class Erase:
     def _purge(self, names: list[str]) -> None:
         for name in names:
             self._upkeep(name).purge()
-
-    def _holders(self) -> list[Holder]:
-        if not self._is_there(self._references):
-            return []
-        lines = self._spark.table(f"{CATALOG}.{self._references}").where("location IS NOT NULL")
-        lines = lines.select(USER, ANNOUNCED_AT, "location.bucket", "location.object", "location.size")
-        theirs = lines.where(F.col(USER) == self._user).select(*_OBJECT).distinct()
-        if self._is_there(self._retired):
-            gone = self._spark.table(f"{CATALOG}.{self._retired}").where("deleted_at IS NOT NULL")
-            theirs = theirs.join(gone, on=_OBJECT, how="left_anti")
-        every = lines.join(theirs, on=_OBJECT, how="left_semi").groupBy(*_OBJECT)
-        about = every.agg(
-            F.max("size").alias("size"),
-            F.bool_or(F.col(USER) != self._user).alias("is_shared"),
-            F.min(ANNOUNCED_AT).alias("created_at"),  # nearest to when it was made
-        )
-        found = about.orderBy(*_OBJECT).collect()
-        rules = {bucket: self._objects.lifecycle(bucket) for bucket in {row["bucket"] for row in found}}
-        return [
-            Holder(bucket, key, size, is_shared, end_of(rules[bucket], key, created_at=created_at))
-            for bucket, key, size, is_shared, created_at in found
-        ]
 
     def _is_there(self, name: str) -> bool:
         return self._upkeep(name).is_there()

@@ -12,7 +12,7 @@ from log_partitioner_pipeline.report.words import plural, size
 if TYPE_CHECKING:
     from log_partitioner_pipeline.backfill.publish import Published
     from log_partitioner_pipeline.config import JobSettings
-    from log_partitioner_pipeline.jobs.erase import Holder
+    from log_partitioner_pipeline.holders import Holder
     from log_partitioner_pipeline.retire import Retired
 
 

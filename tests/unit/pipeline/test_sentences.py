@@ -4,8 +4,8 @@ import pytest
 
 from log_partitioner_pipeline.backfill.publish import Published
 from log_partitioner_pipeline.config import JobSettings, load_all
+from log_partitioner_pipeline.holders import Holder
 from log_partitioner_pipeline.jobs import sentences
-from log_partitioner_pipeline.jobs.erase import Holder
 from log_partitioner_pipeline.retire import Retired
 
 

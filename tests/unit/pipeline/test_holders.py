@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from log_partitioner_pipeline.lifecycle import end_of
+from log_partitioner_pipeline.holders import end_of
 
 CREATED_AT = datetime(2026, 3, 4, 23, 30, tzinfo=UTC)
 KEY = "logs/user=ann/1.avro"
