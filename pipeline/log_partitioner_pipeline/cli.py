@@ -62,6 +62,7 @@ def _parser() -> argparse.ArgumentParser:
     job.add_argument("--continuous", action="store_true", help="go on until stopped")
     describe(job, _user_activity)
     job = jobs.add_parser("compact", help="rewrite small files of hours that the audit has passed, expire snapshots")
+    job.add_argument("--dry-run", action="store_true", help="say what would be done, and why the rest is left")
     describe(job, _compact)
     job = jobs.add_parser("erase", help="take a user out of tables and snapshots, list the objects that hold the user")
     job.add_argument("user", metavar="USER", help="the user, as the column `user` of the table has it")
@@ -185,13 +186,13 @@ def _backfill(options: argparse.Namespace) -> int:
     return 0
 
 
-def _compact(_options: argparse.Namespace) -> int:
+def _compact(options: argparse.Namespace) -> int:
     """Rewrite small files of hours that the audit has passed, and expire snapshots.
 
     Settings are a worker's (LOGP_...), and its own (PIPELINE_..., docs/CONFIGURATION_PIPELINE.md).
 
     Example:
-      python -m log_partitioner_pipeline compact
+      python -m log_partitioner_pipeline compact --dry-run
 
     Exit codes:
       0   done
@@ -202,7 +203,7 @@ def _compact(_options: argparse.Namespace) -> int:
     settings = _settings()  # before Spark is imported: what is wrong is told at once
     from log_partitioner_pipeline.jobs import compact  # noqa: PLC0415
 
-    compact.run(settings)
+    compact.run(settings, dry_run=options.dry_run)
     return 0
 
 

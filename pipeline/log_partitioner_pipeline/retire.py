@@ -58,6 +58,13 @@ class Retired(NamedTuple):
     bytes: int = 0
 
 
+class Judged(NamedTuple):
+    """Objects that may go, if the table holds what is in them, and those that stay, by reason (`retention.Refusal`)."""
+
+    may_go: int
+    refused: dict[str, int]
+
+
 class Retirement:
     """One run; `retention_s` is seconds since the newest message that names an object.
 
@@ -99,6 +106,11 @@ class Retirement:
             self._require_unchanged(position)
             return self._retire(compared, position, run_id=run_id)
 
+    def judge(self) -> Judged:
+        """Count the objects that may go and those that stay; changes nothing."""
+        with Kept() as kept:
+            return _count(self._judge(self._references(), self._grounds(self._table.position()), kept))
+
     def _grounds(self, position: Position) -> Grounds:
         settings = self._settings.pipeline
         passed = read_passed(
@@ -116,20 +128,22 @@ class Retirement:
 
     def _choose(self, references: DataFrame, grounds: Grounds, kept: Kept) -> DataFrame:
         """Outline: all objects of the topic -> without those deleted -> judged -> so many, those recorded first."""
+        judged = self._judge(references, grounds, kept)
+        self._log.info("objects_judged", **_count(judged)._asdict())
+        may_go = judged.where(F.col("refusal").isNull()).drop("refusal", "is_deleted")
+        in_order = may_go.orderBy(F.col("is_recorded").desc(), "announced_at", *_OBJECT)
+        return in_order.limit(_OBJECTS_MAX)
+
+    def _judge(self, references: DataFrame, grounds: Grounds, kept: Kept) -> DataFrame:
         recorded = self._retired.pin().rows
-        assert recorded is not None, "it was created"
+        if recorded is None:
+            recorded = self._spark.createDataFrame([], "bucket string, object string, deleted_at timestamp")
         known = recorded.groupBy(*_OBJECT).agg(F.bool_or(F.col("deleted_at").isNotNull()).alias("is_deleted"))
         every = objects_of(references).join(known, on=_OBJECT, how="left")
         marked = every.where("is_deleted IS NULL OR NOT is_deleted").withColumn(
             "is_recorded", F.col("is_deleted").isNotNull()
         )
-        judged = kept.keep(_judged(marked, grounds))
-        counts = judged.groupBy("refusal").agg(F.count("*").alias("n")).collect()
-        refused = {row["refusal"]: row["n"] for row in counts}
-        self._log.info("objects_judged", may_go=refused.pop(None, 0), refused=refused)
-        may_go = judged.where(F.col("refusal").isNull()).drop("refusal", "is_deleted")
-        in_order = may_go.orderBy(F.col("is_recorded").desc(), "announced_at", *_OBJECT)
-        return in_order.limit(_OBJECTS_MAX)
+        return kept.keep(_judged(marked, grounds))
 
     def _references(self) -> DataFrame:
         """Return every line of the topic that belongs to the table's history, with its object."""
@@ -219,6 +233,11 @@ def _judged(objects: DataFrame, grounds: Grounds) -> DataFrame:
     """Add `refusal`: why an object stays, null if it may go."""
     schema = T.StructType([*objects.schema.fields, T.StructField("refusal", T.StringType())])
     return objects.mapInArrow(partial(judge_batches, grounds=grounds), schema)
+
+
+def _count(judged: DataFrame) -> Judged:
+    refused = {row["refusal"]: row["count"] for row in judged.groupBy("refusal").count().collect()}
+    return Judged(refused.pop(None, 0), refused)
 
 
 def judge_batches(batches: Iterable[pa.RecordBatch], *, grounds: Grounds) -> Iterator[pa.RecordBatch]:

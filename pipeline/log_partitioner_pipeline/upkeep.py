@@ -43,7 +43,7 @@ _HOUR = f"partition.{EVENT_TIME}_hour"
 
 
 class FileHour(NamedTuple):
-    """An hour of the table (hours since 1970, UTC): the most files in one of its partitions.
+    """An hour of the table (hours since 1970, UTC): the most files in one of its partitions; all files and their bytes.
 
     Everything in the hour came from references below `offsets`.
     """
@@ -51,6 +51,8 @@ class FileHour(NamedTuple):
     hour: int
     files_per_partition: int
     offsets: Offsets
+    files: int = 0
+    bytes: int = 0
 
 
 class Rewritten(NamedTuple):
@@ -76,14 +78,21 @@ class Upkeep:
         """List the hours that have files, with the offsets of their references; reads metadata only."""
         told = self._offsets_told()
         files = self._spark.sql(
-            f"SELECT snapshot_id, data_file.{_HOUR} AS hour, data_file.partition AS place "
+            f"SELECT snapshot_id, data_file.{_HOUR} AS hour, data_file.partition AS place, "
+            "data_file.file_size_in_bytes AS bytes "
             f"FROM {self._table}.entries WHERE status < 2"
         )
         places = files.groupBy("hour", "place").agg(
-            F.count("*").alias("files"), F.collect_set("snapshot_id").alias("ids")
+            F.count("*").alias("files"), F.sum("bytes").alias("bytes"), F.collect_set("snapshot_id").alias("ids")
         )
-        hours = places.groupBy("hour").agg(F.max("files").alias("files"), F.flatten(F.collect_list("ids")).alias("ids"))
-        return [FileHour(row["hour"], row["files"], told.latest(row["ids"])) for row in hours.collect()]
+        hours = places.groupBy("hour").agg(
+            *[F.max("files").alias("most"), F.sum("files").alias("files"), F.sum("bytes").alias("bytes")],
+            F.flatten(F.collect_list("ids")).alias("ids"),
+        )
+        return [
+            FileHour(row["hour"], row["most"], told.latest(row["ids"]), row["files"], row["bytes"])
+            for row in hours.collect()
+        ]
 
     def _offsets_told(self) -> _Told:
         snapshots = self._spark.sql(
@@ -119,6 +128,11 @@ class Upkeep:
         until = {"type": "lt", "term": time, "value": f"{before.isoformat()}T00:00:00+00:00"}
         return self._rewrite(self._java(), until)
 
+    def count_days(self, time: str, *, before: date) -> int:
+        """Count the days that `rewrite_days` would rewrite."""
+        days = f"SELECT * FROM {self._table}.partitions WHERE partition.{time}_day < DATE '{before}' AND file_count > 1"
+        return self._spark.sql(days).count()
+
     def _rewrite(self, table: Any, rows: dict[str, Any]) -> Rewritten:
         """Rewrite the files of these rows (Iceberg's expression in JSON: one call of Java, however long it is)."""
         jvm = self._jvm().org.apache.iceberg
@@ -151,6 +165,13 @@ class Upkeep:
                 "clean_expired_metadata => true)"
             )
         )
+
+    def count_expired(self, *, before_ms: int) -> int:
+        """Count the snapshots that `expire` would take; a rewrite before it may add one to them."""
+        table = self._java()
+        older_than_ms = min(before_ms, self._told_at_ms() or 0)
+        heads = {one.snapshotId() for one in table.refs().values()}
+        return sum(one.timestampMillis() < older_than_ms and one.snapshotId() not in heads for one in table.snapshots())
 
     def remove_orphans(self, *, before_ms: int) -> int:
         """Delete files that no snapshot has and that are older than this; returns how many.
@@ -215,6 +236,14 @@ class Upkeep:
             rewrite = table.rewriteManifests().clusterBy(guava.Functions.constant("")).set(SUMMARY_CARRIED, told)
             rewrite.rewriteIf(getattr(guava.Predicates, "in")(stale)).commit()
         self._expire(table.currentSnapshot().timestampMillis())
+
+    def count_orphans(self, *, before_ms: int) -> int:
+        """Count the files that `remove_orphans` would delete; they are at least a day old."""
+        orphans = self._spark.sql(
+            f"CALL {CATALOG}.system.remove_orphan_files(table => '{self._name}', "
+            f"older_than => timestamp_millis({before_ms}L), dry_run => true, prefix_listing => true)"
+        )
+        return orphans.count()
 
     def _told_at_ms(self) -> int | None:
         """Return the time of the newest snapshot that states the offsets up to which the table holds everything.

@@ -4,7 +4,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -15,12 +15,15 @@ from log_partitioner.proof.oracle.equal import canonical
 from log_partitioner_pipeline.audit.auditor import Auditor, Options
 from log_partitioner_pipeline.audit.result import Window
 from log_partitioner_pipeline.entries import EntryTable
-from log_partitioner_pipeline.errors import PipelineError
-from log_partitioner_pipeline.jobs.compact import Compact, PassedHour, choose, utc_hours
+from log_partitioner_pipeline.errors import PipelineError, TableError
+from log_partitioner_pipeline.jobs.compact import Compact, Left, PassedHour, choose, utc_hours
 from log_partitioner_pipeline.jobs.materialize import Materialize
+from log_partitioner_pipeline.retention import Refusal
+from log_partitioner_pipeline.retire import Judged
 from log_partitioner_pipeline.upkeep import FileHour
 from tests.integration.harness import Deployment
 from tests.integration.one_worker import run_through
+from tests.pipeline.by_hand import ByHand
 from tests.pipeline.conftest import Lake
 from tests.pipeline.readback import Places, read_table
 from tests.stack.kafka_helper import KafkaHelper, ToProduce
@@ -94,6 +97,40 @@ def test_compaction_beside_a_driver_that_appends(
     assert read_table(lake) == expected
 
 
+def test_dry_run_changes_nothing_and_foresees_what_a_run_does(
+    kafka: KafkaHelper, s3: S3Helper, names: Names, lake_of: Callable[..., Lake]
+) -> None:
+    """Hours, snapshots and raw objects; before an audit each has a reason to stay, and so has what came after it."""
+    deployment = ByHand(kafka=kafka, s3=s3, names=names, layout="file")
+    lake = lake_of(deployment, **SMALL, **SOON, PIPELINE_COMPACT__RETENTION_S="0.001")
+    compact = Compact(lake.spark, lake.settings)
+    with pytest.raises(TableError, match="there is no table"):
+        compact.foresee()
+    for hours in (range(2), range(2), range(4)):
+        deployment.deliver(records(hours))
+        Materialize(lake.spark, lake.settings).run(continuous=False)
+    every = compact.foresee()
+    assert (every.hours, every.left) == ([], {Left.NOT_PASSED: 2, Left.FEW_FILES: 2})
+    assert every.objects == Judged(0, {Refusal.NOT_PASSED: 8})
+
+    everything = Options(Window(from_ms=None, until_ms=None, padding_s=600), table=True, verdicts=True)
+    assert Auditor(lake.spark, lake.settings, everything).run().exit_code == 0
+    deployment.deliver(records(range(1)))
+    Materialize(lake.spark, lake.settings).run(continuous=False)
+    before = snapshots(lake)
+    foreseen = compact.foresee()
+    assert (len(foreseen.hours), foreseen.left) == (1, {Left.GROWN: 1, Left.FEW_FILES: 2})
+    assert foreseen.objects == Judged(8, {Refusal.NOT_PASSED: 1})
+    assert snapshots(lake) == before
+    assert not lake.spark.catalog.tableExists(f"lake.{lake.settings.pipeline.compact.retired_table}")
+
+    done = compact.run()
+    assert (done.hours, done.files_before) == ([one.hour for one in foreseen.hours], foreseen.hours[0].files)
+    assert done.retired.objects == 8
+    of_rewrite = 1  # carries the offsets that another snapshot states
+    assert foreseen.snapshots == len(before - snapshots(lake)) - of_rewrite > 0
+
+
 def test_choose_takes_what_verdicts_cover() -> None:
     """Enough files, a clean verdict, and nothing from references behind it."""
     files = [FileHour(1, 5, {0: 10}), FileHour(2, 5, {0: 11}), FileHour(3, 1, {0: 1}), FileHour(4, 5, {0: 1})]
@@ -110,6 +147,22 @@ def test_utc_hours_of_a_zone() -> None:
     assert len(utc_hours("2026-10-25", 2, berlin)) == 2
     with pytest.raises(PipelineError, match="Asia/Kolkata"):
         utc_hours("2026-03-04", 6, ZoneInfo("Asia/Kolkata"))
+
+
+def records(hours: Iterable[int]) -> list[ToProduce]:
+    """Make a record of one user for each of these hours."""
+    entries = [{"user": "u", "time": (NOW_S - 86_400 + 3600 * hour) * 1000} for hour in hours]
+    return [ToProduce(value=json.dumps(one).encode(), timestamp_ms=NOW_S * 1000) for one in entries]
+
+
+def snapshots(lake: Lake) -> set[int]:
+    """Name the snapshots of the tables that materialize keeps."""
+    tables = ("entries", "references", "flushes", "dead_letters")
+    return {
+        row[0]
+        for one in tables
+        for row in lake.spark.sql(f"SELECT snapshot_id FROM lake.logs.{one}.snapshots").collect()
+    }
 
 
 def position_of(lake: Lake) -> dict[int, int]:

@@ -2,6 +2,7 @@
 
 import datetime as dt
 import json
+import os
 import re
 import time
 from collections.abc import Callable, Iterable
@@ -255,6 +256,10 @@ def test_files_that_nobody_committed_go_once_they_are_old(session: SparkSession,
     upkeep = Upkeep(session, table.name)
     now_ms = time.time_ns() // 1_000_000
     assert upkeep.remove_orphans(before_ms=now_ms - 3_600_000) == 0
+    day_ms = 86_400_000
+    assert upkeep.count_orphans(before_ms=now_ms - 2 * day_ms) == 0
+    os.utime(orphan, ns=(0, 1_000_000 * (now_ms - 3 * day_ms)))
+    assert upkeep.count_orphans(before_ms=now_ms - 2 * day_ms) == 1
     assert orphan.exists()
     assert upkeep.remove_orphans(before_ms=now_ms + 60_000) == 1
     assert not orphan.exists()

@@ -10,7 +10,9 @@ from __future__ import annotations
 import sys
 import time
 import uuid
+from collections import Counter
 from datetime import UTC, datetime
+from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 from zoneinfo import ZoneInfo
 
@@ -21,15 +23,17 @@ from log_partitioner_pipeline.activity import DAYS_TABLE, HOURS_TABLE
 from log_partitioner_pipeline.announced import ANNOUNCED_AT, table_names
 from log_partitioner_pipeline.audit.verdicts import read_passed
 from log_partitioner_pipeline.entries import EntryTable
-from log_partitioner_pipeline.errors import PipelineError
+from log_partitioner_pipeline.errors import PipelineError, TableError
 from log_partitioner_pipeline.jobs import sentences
 from log_partitioner_pipeline.progress import StepProgress
-from log_partitioner_pipeline.retire import Retired, Retirement
+from log_partitioner_pipeline.retire import Judged, Retired, Retirement
 from log_partitioner_pipeline.session import CATALOG, open_session
 from log_partitioner_pipeline.upkeep import FileHour, Rewritten, Upkeep
 from log_partitioner_pipeline.whose import choose_group, group_of, require_group
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
     from pyspark.sql import SparkSession
 
     from log_partitioner_pipeline.config import JobSettings
@@ -50,6 +54,29 @@ class Compacted(NamedTuple):
     retired: Retired = Retired()
 
 
+class Left(StrEnum):
+    """Why an hour is not rewritten."""
+
+    FEW_FILES = "few_files"  # in each partition
+    NOT_PASSED = "not_passed"  # by an audit
+    GROWN = "grown"  # since the audit that it has passed
+
+
+class Foreseen(NamedTuple):
+    """The work that a run would do now.
+
+    `hours` would be rewritten, and `days` of announcements; `left` counts other hours. `objects` is None if raw objects
+    are never retired.
+    """
+
+    hours: list[FileHour]
+    left: Counter[Left]
+    days: int
+    snapshots: int
+    orphans: int
+    objects: Judged | None
+
+
 class PassedHour(NamedTuple):
     """An hour whose newest verdict is clean: hours since 1970 in UTC, and the offsets that the verdict covers."""
 
@@ -57,14 +84,18 @@ class PassedHour(NamedTuple):
     offsets: Offsets
 
 
-def run(settings: JobSettings) -> None:
-    """Compact once; blocks until it is done. Safe while materialize runs.
+def run(settings: JobSettings, *, dry_run: bool = False) -> None:
+    """Compact once, or say what that would do; blocks until it is done. Safe while materialize runs.
 
     Raises:
         PipelineError: see `log_partitioner_pipeline.errors`.
     """
-    done = Compact(open_session(settings, name="compact"), settings).run()
-    sys.stdout.write(sentences.compacted(settings, **done._asdict()) + "\n")
+    job = Compact(open_session(settings, name="compact"), settings)
+    if dry_run:
+        said = sentences.would_compact(settings, **job.foresee()._asdict())
+    else:
+        said = sentences.compacted(settings, **job.run()._asdict())
+    sys.stdout.write(f"{said}\n")
 
 
 class Compact:
@@ -93,18 +124,36 @@ class Compact:
             self._choose_group()
             hours, rewritten = self._rewrite(progress)
             progress.step("snapshots")
-            now_ms = time.time_ns() // 1_000_000
-            today = datetime.now(UTC).date()
-            announced = [Upkeep(self._spark, f"{CATALOG}.{name}") for name in table_names(self._all_settings)]
-            for upkeep in filter(Upkeep.is_there, announced):
-                upkeep.rewrite_days(ANNOUNCED_AT, before=today)
+            for upkeep in self._announced():
+                upkeep.rewrite_days(ANNOUNCED_AT, before=datetime.now(UTC).date())
             orphans = 0
-            for upkeep in filter(Upkeep.is_there, (self.upkeep, *announced, *self._beside())):
-                upkeep.expire(before_ms=now_ms - round(self._settings.snapshots_s * 1000))
-                orphans += upkeep.remove_orphans(before_ms=now_ms - _ORPHAN_AGE_MS)
+            for upkeep in self._every():
+                upkeep.expire(before_ms=self._expired_before_ms())
+                orphans += upkeep.remove_orphans(before_ms=_now_ms() - _ORPHAN_AGE_MS)
             self._log.info("table_compacted", hours=hours, **rewritten._asdict(), orphans=orphans)
             progress.step("raw objects")
             return Compacted(hours, *rewritten, retired=self._retire())
+
+    def foresee(self) -> Foreseen:
+        """Return the work that `run` would do now; changes nothing.
+
+        Raises:
+            PipelineError: see `log_partitioner_pipeline.errors`.
+        """
+        if not self.table.is_there:
+            raise TableError(f"there is no table {self.table.name}: materialize makes it")
+        self._choose_group()
+        passed, files_min = offsets_passed(self._passed_hours()), self._settings.files_min
+        hours = [(one, reason_to_leave(one, passed, files_min=files_min)) for one in self.upkeep.file_hours()]
+        today, retirement = datetime.now(UTC).date(), self._retirement()
+        return Foreseen(
+            hours=sorted(one for one, reason in hours if reason is None),
+            left=Counter(reason for _, reason in hours if reason is not None),
+            days=sum(one.count_days(ANNOUNCED_AT, before=today) for one in self._announced()),
+            snapshots=sum(one.count_expired(before_ms=self._expired_before_ms()) for one in self._every()),
+            orphans=sum(one.count_orphans(before_ms=_now_ms() - _ORPHAN_AGE_MS) for one in self._every()),
+            objects=None if retirement is None else retirement.judge(),
+        )
 
     def _choose_group(self) -> None:
         """Choose the table's group; refuse the table if the settings name another group, or one that has adopted it."""
@@ -127,23 +176,33 @@ class Compact:
                 return hours, rewritten
         return [], Rewritten(0, 0)
 
-    def _beside(self) -> list[Upkeep]:
-        """Return the tables of other jobs: their states are replaced every minute, and old files stay until expiry."""
+    def _announced(self) -> list[Upkeep]:
+        return self._upkeep_of(table_names(self._all_settings))
+
+    def _every(self) -> list[Upkeep]:
+        """Return all tables; the states of other jobs are replaced every minute, and old files stay until expiry."""
         settings = self._all_settings.pipeline
-        names = (
+        beside = (
             *(settings.table.beside(HOURS_TABLE), settings.table.beside(DAYS_TABLE)),
             *(settings.audit.verdicts_table, settings.compact.retired_table),
         )
-        return [Upkeep(self._spark, f"{CATALOG}.{name}") for name in names]
+        return [self.upkeep, *self._announced(), *self._upkeep_of(beside)]
+
+    def _upkeep_of(self, names: Iterable[str]) -> list[Upkeep]:
+        return [one for name in names if (one := Upkeep(self._spark, f"{CATALOG}.{name}")).is_there()]
+
+    def _expired_before_ms(self) -> int:
+        return _now_ms() - round(self._settings.snapshots_s * 1000)
 
     def _retire(self) -> Retired:
-        retention_s = self._settings.retention_s
+        retirement = self._retirement()
+        return Retired() if retirement is None else retirement.run(run_id=uuid.uuid4().hex[:12])
+
+    def _retirement(self) -> Retirement | None:
+        retention_s, settings = self._settings.retention_s, self._all_settings
         if retention_s is None:
-            return Retired()
-        retirement = Retirement(
-            self._spark, self._all_settings, self.table, retention_s=retention_s, lineage=self._lineage
-        )
-        return retirement.run(run_id=uuid.uuid4().hex[:12])
+            return None
+        return Retirement(self._spark, settings, self.table, retention_s=retention_s, lineage=self._lineage)
 
     def _passed_hours(self) -> list[PassedHour]:
         """Return the hours of UTC that have passed; none in a zone whose hours are no hours of UTC."""
@@ -161,12 +220,22 @@ class Compact:
 
 def choose(files: list[FileHour], passed: list[PassedHour], *, files_min: int) -> list[int]:
     """Choose the hours to rewrite, in their order: those that have passed, with enough files in a partition."""
-    covered = {one.hour: one.offsets for one in passed}
-    return sorted(
-        one.hour
-        for one in files
-        if one.files_per_partition >= files_min and one.hour in covered and _covers(covered[one.hour], one.offsets)
-    )
+    covered = offsets_passed(passed)
+    return sorted(one.hour for one in files if reason_to_leave(one, covered, files_min=files_min) is None)
+
+
+def reason_to_leave(one: FileHour, passed: Mapping[int, Offsets], *, files_min: int) -> Left | None:
+    """Return why an hour is not rewritten, None if it is; `passed` has the offsets that verdicts cover."""
+    if one.files_per_partition < files_min:
+        return Left.FEW_FILES
+    if one.hour not in passed:
+        return Left.NOT_PASSED
+    return None if _covers(passed[one.hour], one.offsets) else Left.GROWN
+
+
+def offsets_passed(hours: Iterable[PassedHour]) -> dict[int, Offsets]:
+    """Return by hour the offsets that its verdict covers."""
+    return {one.hour: one.offsets for one in hours}
 
 
 def utc_hours(date: str, hour: int, zone: ZoneInfo) -> set[int]:
@@ -186,3 +255,7 @@ def utc_hours(date: str, hour: int, zone: ZoneInfo) -> set[int]:
 
 def _covers(covered: Offsets, needed: Offsets) -> bool:
     return all(covered.get(partition, 0) >= offset for partition, offset in needed.items())
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

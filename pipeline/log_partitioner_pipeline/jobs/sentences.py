@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from log_partitioner_pipeline.activity import DAYS_TABLE, HOURS_TABLE
@@ -10,10 +11,13 @@ from log_partitioner_pipeline.erasures import ERASURES_TABLE
 from log_partitioner_pipeline.report.words import plural, size
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from log_partitioner_pipeline.backfill.publish import Published
     from log_partitioner_pipeline.config import JobSettings
     from log_partitioner_pipeline.holders import Holder
-    from log_partitioner_pipeline.retire import Retired
+    from log_partitioner_pipeline.retire import Judged, Retired
+    from log_partitioner_pipeline.upkeep import FileHour
 
 
 def counted(settings: JobSettings, *, hours: int) -> str:
@@ -37,13 +41,64 @@ def compacted(settings: JobSettings, *, hours: list[int], files_before: int, fil
     return f"{done} {plural(retired.objects, 'raw object', 'raw objects')} retired, {size(retired.bytes)}."
 
 
+def would_compact(
+    settings: JobSettings,
+    *,
+    hours: list[FileHour],
+    left: Mapping[str, int],
+    days: int,
+    snapshots: int,
+    orphans: int,
+    objects: Judged | None,
+) -> str:
+    """Say what compact would do, line by line, and why it would leave the rest."""
+    compact = settings.pipeline.compact
+    reasons = {
+        "few_files": f"fewer than {compact.files_min} files in each partition",
+        "not_passed": "no clean audit",
+        "grown": "rows newer than its audit",
+    }
+    why = _by_reason({reasons[reason]: number for reason, number in left.items()})
+    table = f"{settings.pipeline.table.name}, {_catalogue(settings)}"
+    expired, deleted = plural(snapshots, "snapshot", "snapshots"), plural(orphans, "file", "files")
+    of_files = f"expire {expired}, and delete {deleted} that no snapshot has"
+    of_objects = "Would keep all raw objects: PIPELINE_COMPACT__RETENTION_S is not set."
+    if objects is not None:
+        stay = objects.refused
+        of_objects = (
+            f"Would retire {plural(objects.may_go, 'raw object', 'raw objects')} if the table has all of their values, "
+            f"and keep {sum(stay.values()):,}{_by_reason(stay)}."
+        )
+    return "\n".join(
+        [
+            f"Would rewrite {plural(len(hours), 'hour', 'hours')} of {table}, and leave {sum(left.values()):,}{why}.",
+            *(f"  {_hour(one)}" for one in hours),
+            f"Would rewrite {plural(days, 'day', 'days')} of announcements, {of_files}.",
+            of_objects,
+            "Nothing was changed; without --dry-run it is done.",
+        ]
+    )
+
+
+def _hour(one: FileHour) -> str:
+    begin = datetime.fromtimestamp(3600 * one.hour, UTC)
+    return (
+        f"{begin:%Y-%m-%d %H:%M} UTC: {one.files:,} files, {size(one.bytes)}, up to {one.files_per_partition:,} in a "
+        "partition"
+    )
+
+
+def _by_reason(counts: Mapping[str, int]) -> str:
+    told = ", ".join(f"{number:,} {reason}" for reason, number in sorted(counts.items()))
+    return told and f" ({told})"
+
+
 def would_publish(*, entries_in_files: int, partition_keys: int, dead_letters: dict[str, int]) -> str:
     """Say how much a backfill would publish."""
-    dead = ", ".join(f"{entries:,} {reason}" for reason, entries in sorted(dead_letters.items()))
     return (
         f"Would publish {plural(entries_in_files, 'entry', 'entries')} of "
         f"{plural(partition_keys, 'user and hour', 'users and hours')}, and "
-        f"{plural(sum(dead_letters.values()), 'entry', 'entries')} as dead letters{dead and f' ({dead})'}. "
+        f"{plural(sum(dead_letters.values()), 'entry', 'entries')} as dead letters{_by_reason(dead_letters)}. "
         "Nothing was written; without --dry-run it is published."
     )
 

@@ -33,7 +33,7 @@ def _settings(monkeypatch: pytest.MonkeyPatch) -> None:
 def _told(error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
     """Return exit code and standard error of a job that logs where the error came from, and ends with it."""
 
-    def fall_over(*_arguments: object) -> None:
+    def fall_over(*_arguments: object, **_options: object) -> None:
         log = structlog.get_logger("compact")
         log.warning("nothing_is_rewritten", reason=f"s3://logs/{KEY}", offsets={"none": {0: 7}})
         try:

@@ -1,12 +1,16 @@
 """What jobs say when they are done: what came of it, with units, and where that is."""
 
+from collections import Counter
+
 import pytest
 
 from log_partitioner_pipeline.backfill.publish import Published
 from log_partitioner_pipeline.config import JobSettings, load_all
 from log_partitioner_pipeline.holders import Holder
 from log_partitioner_pipeline.jobs import sentences
-from log_partitioner_pipeline.retire import Retired
+from log_partitioner_pipeline.jobs.compact import Foreseen, Left
+from log_partitioner_pipeline.retire import Judged, Retired
+from log_partitioner_pipeline.upkeep import FileHour
 
 
 @pytest.fixture
@@ -38,6 +42,23 @@ def test_compact_says_what_became_of_files_and_objects(settings: JobSettings) ->
     )
     nothing = sentences.compacted(settings, hours=[], files_before=0, files_after=0, retired=Retired())
     assert "no hour has a clean audit and 4 files in one partition" in nothing
+
+
+def test_compact_says_what_it_would_do_and_why_it_would_leave_the_rest(settings: JobSettings) -> None:
+    """Hour by hour what it would rewrite; of everything else how much there is, by reason."""
+    hours = [FileHour(500_000, 6, {0: 7}, files=12, bytes=3 * 2**20)]
+    left = Counter({Left.FEW_FILES: 3, Left.NOT_PASSED: 1, Left.GROWN: 1})
+    found = Foreseen(hours, left, days=2, snapshots=14, orphans=1, objects=Judged(12, {"young": 20, "not_passed": 1}))
+    assert sentences.would_compact(settings, **found._asdict()) == (
+        "Would rewrite 1 hour of logs.entries, catalogue sqlite .local/catalog.db, and leave 5 (3 fewer than 4 files "
+        "in each partition, 1 no clean audit, 1 rows newer than its audit).\n"
+        "  2027-01-15 08:00 UTC: 12 files, 3.0 MiB, up to 6 in a partition\n"
+        "Would rewrite 2 days of announcements, expire 14 snapshots, and delete 1 file that no snapshot has.\n"
+        "Would retire 12 raw objects if the table has all of their values, and keep 21 (1 not_passed, 20 young).\n"
+        "Nothing was changed; without --dry-run it is done."
+    )
+    kept = sentences.would_compact(settings, **found._replace(objects=None)._asdict())
+    assert "keep all raw objects: PIPELINE_COMPACT__RETENTION_S is not set" in kept
 
 
 def test_backfill_says_what_it_would_publish_and_what_it_has(settings: JobSettings) -> None:
