@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from functools import reduce
-from operator import attrgetter
+from itertools import groupby
+from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -20,17 +21,17 @@ import pyarrow.compute as pc
 
 from log_partitioner.formats.dead_letter import own_headers, parse_headers
 from log_partitioner.formats.flush_record import Adoption, decode_flushes
-from log_partitioner.formats.model import SourceRecord
+from log_partitioner.formats.model import SourceRecord, TopicPartition
 from log_partitioner.proof.oracle.judge import record_digest, value_digest
 from log_partitioner_pipeline.columns import Kind, ListOf, Struct, struct_of
 from log_partitioner_pipeline.kafka import partition_ends
 from log_partitioner_pipeline.parquet import read_columns, write_rows
-from log_partitioner_pipeline.reference_rows import lines_of
-from log_partitioner_pipeline.references import time_spans
+from log_partitioner_pipeline.reference_rows import lines_of, reference_of
+from log_partitioner_pipeline.references import block_bytes, time_spans, unknown_message
 from log_partitioner_pipeline.rows import arrow_schema
 from log_partitioner_pipeline.table import Form, Table
 from log_partitioner_pipeline.topic_identity import require_same_topic
-from log_partitioner_pipeline.topic_log import Bounds, Items, read_slices, require_unbroken
+from log_partitioner_pipeline.topic_log import Bounds, Items, cut, lost_ranges, read_slices, require_unbroken
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -40,11 +41,13 @@ if TYPE_CHECKING:
     from log_partitioner.formats.reference import Reference
     from log_partitioner_pipeline.config import JobSettings
     from log_partitioner_pipeline.table import Offsets
+    from log_partitioner_pipeline.topic_log import Slice
 
 Row = dict[str, Any]
 
 ANNOUNCED_AT = "announced_at"
 _PLACE = "message_partition", "message_offset"
+_EVENT_TIMES = "event_time_min", "event_time_max"
 _BOUNDS = Bounds(items_max=50_000, bytes_max=64 * 1024 * 1024)
 _TIME_US_MAX = 253_402_300_799_999_999  # the year 9999, beyond which Spark shows nothing
 
@@ -89,7 +92,7 @@ _TOTALS = struct_of(
 
 def _reference_rows(message: SourceRecord) -> Iterator[Row]:
     for line in lines_of(message.key, message.value):
-        times = {f"event_time_{end}": line.pop(f"event_time_{end}_us", None) for end in ("min", "max")}
+        times = {name: line.pop(f"{name}_us", None) for name in _EVENT_TIMES}
         yield line | times
 
 
@@ -226,6 +229,36 @@ class AnnouncedTable(Table):
         at = dict(zip((*_PLACE, ANNOUNCED_AT), (message.tp.partition, message.offset, time_us), strict=True))
         return Items([at | row for row in self._rows_of(message)], message.size)
 
+    def known(self, offsets: Offsets, ends: dict[int, Ends]) -> dict[int, Ends]:
+        """Return these ends with the first offsets that topic and table have together; the table has reached the ends.
+
+        The table is asked only if the topic has lost messages behind these offsets.
+        """
+        if not lost_ranges(offsets, ends):
+            return ends
+        of_table = f"SELECT {_PLACE[0]}, min({_PLACE[1]}) FROM {self.name} GROUP BY {_PLACE[0]}"
+        first = dict(map(tuple, self.spark.sql(of_table).collect()))
+        return {n: end._replace(first=min(end.first, first.get(n, end.first))) for n, end in ends.items()}
+
+    def lost_slices(self, offsets: Offsets, ends: dict[int, Ends], *, bounds: Bounds) -> Iterator[Slice[Reference]]:
+        """Read the references that the topic has lost behind these offsets, as `read_slices` does; this is their table.
+
+        Raises:
+            PipelineError: a message was none of references in a known version.
+        """
+        lost = lost_ranges(offsets, ends)
+        if not lost:
+            return
+        starts, stops = {n: first for n, (first, _) in lost.items()}, {n: after for n, (_, after) in lost.items()}
+        ranges = [f"{_PLACE[0]} = {n} AND {_PLACE[1]} >= {starts[n]} AND {_PLACE[1]} < {stops[n]}" for n in lost]
+        times = ", ".join(f"unix_micros({name}) AS {name}_us" for name in _EVENT_TIMES)
+        rows = self.spark.sql(
+            f"SELECT *, {times} FROM {self.name} WHERE {' OR '.join(ranges)} ORDER BY {', '.join(_PLACE)}, line"
+        )
+        lines = (row.asDict(recursive=True) for row in rows.toLocalIterator())
+        messages = (_message_of(self.topic, list(some)) for _, some in groupby(lines, itemgetter(*_PLACE)))
+        yield from cut(messages, offsets | starts, stops, take=_items_of, bounds=bounds)
+
     def announced_before(self, references: list[Reference], offsets: Offsets) -> set[str]:
         """Return the ids of references that messages before these offsets announced, too; this is their table.
 
@@ -238,6 +271,24 @@ class AnnouncedTable(Table):
             theirs = rows.filter(pc.is_in(rows["reference_id"], ids)).to_pylist()
             found |= {row["reference_id"] for row in theirs if row[_PLACE[1]] < offsets.get(row[_PLACE[0]], 0)}
         return found
+
+
+class _Announced(NamedTuple):
+    tp: TopicPartition
+    offset: int
+    references: list[Reference]
+
+
+def _message_of(topic: str, lines: list[Row]) -> _Announced:
+    partition, offset = (lines[0][name] for name in _PLACE)
+    if lines[0]["is_keyed"] is None:
+        raise unknown_message(partition, offset, "it is a row of its place alone")
+    references = [reference_of(line) for line in lines if line["reference_id"] is not None]
+    return _Announced(TopicPartition(topic, partition), offset, references)
+
+
+def _items_of(message: _Announced) -> Items[Reference]:
+    return Items(message.references, block_bytes(message.references))
 
 
 def _within(spans: Iterable[tuple[int, int]]) -> dict[str, Any]:

@@ -56,6 +56,7 @@ def _parser() -> argparse.ArgumentParser:
     jobs = parser.add_subparsers(dest="job", required=True, metavar="JOB")
     job = jobs.add_parser("materialize", help="bring the table up to date with the references topic")
     job.add_argument("--continuous", action="store_true", help="go on until stopped")
+    job.add_argument("--rebuild", action="store_true", help="first make the table anew from all known references")
     job.add_argument("--show", action="store_true", help="print entries and users of the newest hours at the end")
     describe(job, _materialize)
     job = jobs.add_parser("user-activity", help="count entries and bytes per user and hour, per user and day")
@@ -101,8 +102,10 @@ def _materialize(options: argparse.Namespace) -> int:
     More: docs/DESIGN.md, section 8
     """
     settings = _settings()  # before Spark is imported: what is wrong is told at once
-    from log_partitioner_pipeline.jobs import materialize  # noqa: PLC0415
+    from log_partitioner_pipeline.jobs import materialize, rebuild  # noqa: PLC0415
 
+    if options.rebuild:
+        rebuild.run(settings)
     materialize.run(settings, continuous=options.continuous, show=options.show)
     return 0
 

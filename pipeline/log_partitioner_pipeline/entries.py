@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from log_partitioner_pipeline.columns import EVENT_TIME, FIXED, RESERVED, USER, Struct, admit, of_iceberg
+from log_partitioner_pipeline.errors import TableError
 from log_partitioner_pipeline.table import Form, Table, commit, fields_of
 
 if TYPE_CHECKING:
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
     from log_partitioner_pipeline.parquet import Target
 
 
+REBUILT = "_rebuilt"  # behind the name of a table, of the one that is to take its place
+
+
 class EntryTable(Table):
     """The table of entries; its topic is that of references."""
 
@@ -22,6 +26,17 @@ class EntryTable(Table):
         form = Form(FIXED, EVENT_TIME, "hours", (USER, EVENT_TIME), user_buckets=settings.user_buckets)
         super().__init__(spark, settings.name, topic=topic, form=form)
         self._columns_max = settings.columns_max
+        self._rebuilt = f"{self.name}{REBUILT}"
+
+    def ensure(self) -> None:
+        """Create the table if it is not there; see `Table.ensure`.
+
+        Raises:
+            TableError: there is one that this code cannot write to, or it is about to get its name (`jobs/rebuild.py`).
+        """
+        if not self.is_there and self.spark.catalog.tableExists(self._rebuilt):
+            raise TableError(f"{self._rebuilt} is about to become {self.name}: materialize --rebuild goes on with it")
+        super().ensure()
 
     def widen(self, wanted: Iterable[Struct]) -> None:
         """Add columns for what is wanted and fits, in one commit; the first have precedence."""

@@ -33,8 +33,13 @@ def decode(message: SourceRecord) -> list[Reference]:
     try:
         return decode_references(message.value or b"")
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        where = f"partition {message.tp.partition} offset {message.offset} of the references topic"
-        raise PipelineError(f"{where} is no message that this code knows: {error}") from error
+        raise unknown_message(message.tp.partition, message.offset, str(error)) from error
+
+
+def unknown_message(partition: int, offset: int, reason: str) -> PipelineError:
+    """Make the error of a message that is none of references in a known version."""
+    where = f"partition {partition} offset {offset} of the references topic"
+    return PipelineError(f"{where} is no message that this code knows: {reason}")
 
 
 def weigh(message: SourceRecord) -> Items[Reference]:
@@ -44,7 +49,12 @@ def weigh(message: SourceRecord) -> Items[Reference]:
         PipelineError: it is none of references in a known version.
     """
     found = decode(message)
-    return Items(found, message.size + sum(one.location.ranges[-1][1] for one in found))
+    return Items(found, message.size + block_bytes(found))
+
+
+def block_bytes(references: Iterable[Reference]) -> int:
+    """Return the bytes of the blocks that references point to."""
+    return sum(one.location.ranges[-1][1] for one in references)
 
 
 def once(references: Iterable[Reference]) -> list[Reference]:

@@ -32,10 +32,18 @@ PROPERTY_OFFSETS = "log-partitioner.offsets"
 SUMMARY_OFFSETS = "log-partitioner.offsets"
 SUMMARY_CARRIED = "log-partitioner.offsets-carried"  # by a rewrite, from before it
 SUMMARY_ROWS = "log-partitioner.rows"
+_PROPERTIES = {
+    "format-version": "2",
+    PROPERTY_FORMAT: FORMAT,
+    "write.parquet.compression-codec": "zstd",
+    "commit.retry.num-retries": "20",
+    "commit.retry.max-wait-ms": "2000",  # Iceberg's own, a minute, lets a driver sleep long after others are done
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "20",
+}
 _ATTEMPTS = 10
 _PAUSE_S = 0.1
 _REFUSED = "ValidationException"
-_RETRY_WAIT_MAX_MS = 2000  # Iceberg's own, a minute, lets a driver sleep long after others are done
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 _BUCKETS = re.compile(r"bucket\[(\d+)\]")
 
@@ -81,11 +89,17 @@ class Table:
         self.topic = topic
         self.spark = spark
         self._form = form
+        self._table_id: str | None = None
 
     @property
     def is_there(self) -> bool:
         """Whether somebody has created it."""
         return bool(self.spark.catalog.tableExists(self.name))
+
+    @property
+    def location(self) -> str:
+        """The place of its files."""
+        return str(self._java().location())
 
     def ensure(self) -> None:
         """Create the table if it is not there.
@@ -93,31 +107,40 @@ class Table:
         Raises:
             TableError: there is one, of another format or of another topic.
         """
-        namespace = self.name.rpartition(".")[0]
-        self.spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {namespace}")
         if not self.is_there:
-            form = self._form
-            by_user = [f"bucket({form.user_buckets}, {USER})"] if form.user_buckets else []
-            places = ", ".join([f"{form.unit}({form.time})", *by_user, *form.more])
-            columns = self._jvm().org.apache.iceberg.spark.SparkSchemaUtil.convert(self._java_schema(form.columns))
-            self.spark.sql(
-                f"CREATE TABLE IF NOT EXISTS {self.name} ({columns.toDDL()}) USING iceberg "
-                f"PARTITIONED BY ({places}) "
-                f"TBLPROPERTIES ('format-version' = '2', '{PROPERTY_FORMAT}' = '{FORMAT}', "
-                f"'{PROPERTY_TOPIC}' = '{self.topic}', "
-                "'write.parquet.compression-codec' = 'zstd', 'commit.retry.num-retries' = '20', "
-                f"'commit.retry.max-wait-ms' = '{_RETRY_WAIT_MAX_MS}', "
-                "'write.metadata.delete-after-commit.enabled' = 'true', 'write.metadata.previous-versions-max' = '20')"
-            )
-            self.spark.sql(f"ALTER TABLE {self.name} WRITE LOCALLY ORDERED BY {', '.join(form.order)}")
-        properties = self.properties()
+            self.create()
+        java = self._java()
+        properties, self._table_id = java.properties(), str(java.uuid())
         if properties.get(PROPERTY_FORMAT) != FORMAT:
             found = properties.get(PROPERTY_FORMAT, "none")
-            raise TableError(f"table {self.name} is of format {found}, this code writes {FORMAT}")
+            raise TableError(
+                f"table {self.name} is of format {found}, this code writes {FORMAT}: materialize --rebuild makes one "
+                "of entries anew"
+            )
         if properties.get(PROPERTY_TOPIC) != self.topic:
             raise TableError(
                 f"table {self.name} holds what topic {properties.get(PROPERTY_TOPIC)} said, not {self.topic}"
             )
+
+    def create(self, properties: Mapping[str, str] = _NOTHING, *, location: str | None = None) -> None:
+        """Create the table, with these properties beside its own, if it is not there; the catalogue has a location."""
+        form = self._form
+        by_user = [f"bucket({form.user_buckets}, {USER})"] if form.user_buckets else []
+        places = ", ".join([f"{form.unit}({form.time})", *by_user, *form.more])
+        columns = self._jvm().org.apache.iceberg.spark.SparkSchemaUtil.convert(self._java_schema(form.columns))
+        every = {**_PROPERTIES, **properties, PROPERTY_TOPIC: self.topic}
+        told = ", ".join(f"'{name}' = '{value}'" for name, value in every.items())
+        place = f"LOCATION '{location}' " if location else ""
+        self.spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {self.name.rpartition('.')[0]}")
+        self.spark.sql(
+            f"CREATE TABLE IF NOT EXISTS {self.name} ({columns.toDDL()}) USING iceberg PARTITIONED BY ({places}) "
+            f"{place}TBLPROPERTIES ({told})"
+        )
+        self.spark.sql(f"ALTER TABLE {self.name} WRITE LOCALLY ORDERED BY {', '.join(form.order)}")
+
+    def rename(self, name: str) -> None:
+        """Give the table another name (namespace and name), unless one of that name is there; its files stay."""
+        self.spark.sql(f"ALTER TABLE {self.name} RENAME TO {name}")
 
     def fields(self) -> list[dict[str, Any]]:
         """Return the columns as they are now, in Iceberg's JSON."""
@@ -182,13 +205,17 @@ class Table:
         Its summary has `also`, too. Compactions may come between, and other appends that tell no offsets.
 
         Raises:
-            OvertakenError: the table's offsets are no longer `base`.
+            OvertakenError: the table's offsets are no longer `base`, or it is not the one that was made sure of.
             TableError: somebody else appends again and again.
         """
         files = list(files)
         for _ in range(_ATTEMPTS):
             java = self._java()
             position = position_of(java)
+            if position.table_id != self._table_id:
+                raise OvertakenError(
+                    f"{self.name} was made anew since this driver started: its files are of another table"
+                )
             if position.offsets != base:
                 raise OvertakenError(
                     f"{self.name} holds what {self.topic} said up to {position.offsets}, "

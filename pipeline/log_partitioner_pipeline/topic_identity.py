@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from log_partitioner.config.settings import KafkaSettings
 
-_PROPERTY = "log-partitioner.topic-id"
+PROPERTY_TOPIC_ID = "log-partitioner.topic-id"
 
 
 def require_same_topic(spark: SparkSession, table: str, *, topic: str, kafka: KafkaSettings) -> None:
@@ -32,7 +32,7 @@ def require_same_topic(spark: SparkSession, table: str, *, topic: str, kafka: Ka
     topic_id = ask_topic_id(kafka, topic)
     if topic_id is None:
         return
-    name = f"{_PROPERTY}.{topic}"
+    name = f"{PROPERTY_TOPIC_ID}.{topic}"
     known = load_table(spark, table).properties().get(name)
     if known is None:
         commit(lambda: load_table(spark, table).updateProperties().set(name, topic_id).commit())

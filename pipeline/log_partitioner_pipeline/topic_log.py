@@ -7,7 +7,7 @@ more is a slice of its own.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
 from log_partitioner.adapters.kafka.topics import Ends, KafkaTopics
 from log_partitioner.formats.model import TopicPartition
@@ -22,6 +22,21 @@ if TYPE_CHECKING:
 Offsets = dict[int, int]
 """Next offset by partition of the topic."""
 T = TypeVar("T")
+
+
+class Message(Protocol):
+    """A message of a topic: its place."""
+
+    @property
+    def tp(self) -> TopicPartition:
+        """Its partition."""
+
+    @property
+    def offset(self) -> int:
+        """Its offset."""
+
+
+M = TypeVar("M", bound=Message)
 
 
 class Bounds(NamedTuple):
@@ -71,11 +86,11 @@ def read_slices(
 
 
 def cut(
-    messages: Iterable[SourceRecord],
+    messages: Iterable[M],
     starts: Offsets,
     stops: Offsets,
     *,
-    take: Callable[[SourceRecord], Items[T]],
+    take: Callable[[M], Items[T]],
     bounds: Bounds,
 ) -> Iterator[Slice[T]]:
     """Cut messages into slices; the offsets of the last one are `stops`."""
@@ -96,20 +111,27 @@ def count_behind(offsets: Offsets, ends: dict[int, Ends]) -> int:
     return sum(max(0, end.next - offsets.get(number, end.first)) for number, end in ends.items())
 
 
-def require_unbroken(offsets: Offsets, ends: dict[int, Ends], topic: str) -> None:
-    """Refuse to go on if messages are gone that were not read, or the topic is another one.
+def lost_ranges(offsets: Offsets, ends: dict[int, Ends]) -> dict[int, tuple[int, int]]:
+    """Return [first, next) offsets by partition that are gone and were not read.
 
     A reader that has begun has an offset for every partition of that time: a partition without one is new, and begins
     at 0.
+    """
+    reached = {number: offsets.get(number, 0) for number in ends if offsets}
+    return {number: (at, ends[number].first) for number, at in reached.items() if at < ends[number].first}
+
+
+def require_unbroken(offsets: Offsets, ends: dict[int, Ends], topic: str) -> None:
+    """Refuse to go on if messages are gone that were not read, or the topic is another one.
 
     Raises:
         PipelineError: it names the partitions.
     """
-    gone = [number for number, end in ends.items() if offsets and offsets.get(number, 0) < end.first]
-    if gone:
+    lost = lost_ranges(offsets, ends)
+    if lost:
         raise PipelineError(
-            f"messages of {topic} were deleted before they were read: partitions {gone} begin at "
-            f"{[ends[number].first for number in gone]}, read up to {[offsets.get(number, 0) for number in gone]}"
+            f"messages of {topic} were deleted before they were read: partitions {list(lost)} begin at "
+            f"{[first for _, first in lost.values()]}, read up to {[at for at, _ in lost.values()]}"
         )
     ahead = [number for number, offset in offsets.items() if number not in ends or offset > ends[number].next]
     if ahead:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from log_partitioner.formats.reference import Reference
     from log_partitioner_pipeline.config import JobSettings
 
-_PROPERTY = "log-partitioner.group"
+PROPERTY_GROUP = "log-partitioner.group"
 _LEFT_OUT = "log-partitioner.left-out"
 
 
@@ -180,7 +180,7 @@ def _is_of(lineage: Lineage, group: Column, lines: Column) -> Column:
 
 def group_of(spark: SparkSession, table: str) -> str | None:
     """Return the group of a table; None if it has taken nothing yet."""
-    found: str | None = load_table(spark, table).properties().get(_PROPERTY)
+    found: str | None = load_table(spark, table).properties().get(PROPERTY_GROUP)
     return found
 
 
@@ -210,10 +210,10 @@ def claim(spark: SparkSession, table: str, history: OneHistory) -> None:
         return
     known = load_table(spark, table).properties()
     left_out = json.dumps(sorted(history.left_out))
-    if (known.get(_PROPERTY), known.get(_LEFT_OUT) or "[]") == (lineage.group_id, left_out):
+    if (known.get(PROPERTY_GROUP), known.get(_LEFT_OUT) or "[]") == (lineage.group_id, left_out):
         return
-    _require_of(known.get(_PROPERTY), table, lineage)
-    wanted = {_PROPERTY: lineage.group_id, _LEFT_OUT: left_out}
+    _require_of(known.get(PROPERTY_GROUP), table, lineage)
+    wanted = {PROPERTY_GROUP: lineage.group_id, _LEFT_OUT: left_out}
     commit(lambda: set_properties(load_table(spark, table).updateProperties(), wanted))
 
 

@@ -120,6 +120,17 @@ def test_a_late_driver_adds_nothing(session: SparkSession, table_of: Make) -> No
     assert names_in(session, late) == ["a"]
 
 
+def test_a_driver_adds_nothing_to_another_table_of_the_name(session: SparkSession, table_of: Make) -> None:
+    """Its files have the columns of the table that it has seen, whatever offsets the other one has."""
+    late = table_of()
+    written = files(late, "a")
+    session.sql(f"DROP TABLE {late.name}")
+    table_of()
+    with pytest.raises(OvertakenError, match="was made anew"):
+        late.append(written, base={}, offsets={0: 1}, rows=1)
+    assert names_in(session, late) == []
+
+
 def test_expiry_sets_no_offsets_back(session: SparkSession, table_of: Make) -> None:
     """A rewrite that began before an append carries the offsets from before it: the append's snapshot stays."""
     table = table_of()

@@ -34,8 +34,11 @@ from log_partitioner_pipeline.topic_log import Bounds, Slice, count_behind, read
 from log_partitioner_pipeline.whose import OneHistory, claim, history_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pyspark.sql import SparkSession
 
+    from log_partitioner.adapters.kafka.topics import Ends
     from log_partitioner.formats.reference import Reference
     from log_partitioner_pipeline.config import JobSettings
     from log_partitioner_pipeline.table import Offsets
@@ -117,20 +120,26 @@ class Materialize:
             now, committed = complete.ask(topics, group)
             settled, open_ones = topics.settled(topics.topic_partitions(self._topic))
         ends = {tp.partition: end for tp, end in settled.items()}
-        require_unbroken(self._offsets, ends, self._topic)
         self._progress.step("announcements")
         announced = {table.topic: table.catch_up() for table in self._beside}
         announced[self._topic] = self._references.catch_up(ends)
         if any(announced.values()):
             self._log.info("announcements_materialized", rows=announced)
-        behind = count_behind(self._offsets, ends)
+        known = self._references.known(self._offsets, ends)
+        require_unbroken(self._offsets, known, self._topic)
+        behind = count_behind(self._offsets, known)
         self._progress.step("references", total=behind, unit="offsets")
-        bounds = Bounds(self._settings.references_max)
-        for one in read_slices(kafka, self._topic, self._offsets, ends, take=weigh, bounds=bounds):
+        for one in self._slices(ends):
             self._commit(one)
-            self._progress.reach(behind - count_behind(one.offsets, ends))
+            self._progress.reach(behind - count_behind(one.offsets, known))
         if lineage is not None and not open_ones:
             self._table.set_properties(self._complete.reach(now, committed))
+
+    def _slices(self, ends: dict[int, Ends]) -> Iterator[Slice[Reference]]:
+        """Read on to these ends: what the topic has lost from the table of references, then the topic."""
+        bounds = Bounds(self._settings.references_max)
+        yield from self._references.lost_slices(self._offsets, ends, bounds=bounds)
+        yield from read_slices(self._worker.kafka, self._topic, self._offsets, ends, take=weigh, bounds=bounds)
 
     def _commit(self, of_it: Slice[Reference]) -> None:
         """Outline: references -> those that are new -> columns of exact schemas -> files -> one commit."""

@@ -29,6 +29,14 @@ def counted(settings: JobSettings, *, hours: int) -> str:
     )
 
 
+def rebuilt(settings: JobSettings, old_name: str) -> str:
+    """Say where the new table is, and how the old one goes."""
+    return (
+        f"{settings.pipeline.table.name}, {_catalogue(settings)}, is made anew; the old table is {old_name}, until "
+        f"DROP TABLE {old_name} PURGE takes it with its files."
+    )
+
+
 def compacted(settings: JobSettings, *, hours: list[int], files_before: int, files_after: int, retired: Retired) -> str:
     """Say how much compact has rewritten and retired."""
     table = f"{settings.pipeline.table.name}, {_catalogue(settings)}"

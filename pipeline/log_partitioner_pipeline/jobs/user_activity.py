@@ -85,13 +85,6 @@ class UserActivity:
             PipelineError: it cannot go on; the next start does the unfinished work.
         """
         self._entries.ensure()
-        of_states = {
-            "log-partitioner.counted-table": str(self._entries.position().table_id),
-            "log-partitioner.counted-identity": self._settings.identity,
-            "log-partitioner.counted-zone": str(self._zone),
-        }
-        for table in (self._hours, self._days):
-            table.ensure_of(of_states)
         with self._progress:
             self._catch_up()
             while continuous:
@@ -99,12 +92,27 @@ class UserActivity:
                 self._catch_up()
 
     def _catch_up(self) -> None:
-        reached = self._reached()
-        if self._entries.position().sequence_number <= reached:
+        if self._position().sequence_number <= (reached := self._reached()):
             return
         written_at_ms = max(self._days.written_at_ms(), self._hours.written_at_ms())
         time.sleep(seconds_until_due(written_at_ms, now_ms=_now_ms(), interval_s=self._settings.interval_s))
-        self._count(self._entries.position(), since=reached)
+        self._count(self._position(), since=reached)
+
+    def _position(self) -> Position:
+        """Read the position of the table, and make sure of the tables of states.
+
+        Raises:
+            TableError: it is not the table whose entries they have counted.
+        """
+        position = self._entries.position()
+        of_states = {
+            "log-partitioner.counted-table": str(position.table_id),
+            "log-partitioner.counted-identity": self._settings.identity,
+            "log-partitioner.counted-zone": str(self._zone),
+        }
+        for table in (self._hours, self._days):
+            table.ensure_of(of_states)
+        return position
 
     def _count(self, position: Position, *, since: int) -> None:
         """Outline: hours with new files -> counts of them -> those that have changed -> sums of their days."""

@@ -61,6 +61,15 @@ def test_compact_says_what_it_would_do_and_why_it_would_leave_the_rest(settings:
     assert "keep all raw objects: PIPELINE_COMPACT__RETENTION_S is not set" in kept
 
 
+def test_rebuild_says_how_the_old_table_goes(settings: JobSettings) -> None:
+    """It is kept until somebody drops it."""
+    assert sentences.rebuilt(settings, "logs.entries_old_20260304_050607") == (
+        "logs.entries, catalogue sqlite .local/catalog.db, is made anew; the old table is "
+        "logs.entries_old_20260304_050607, until DROP TABLE logs.entries_old_20260304_050607 PURGE takes it with its "
+        "files."
+    )
+
+
 def test_backfill_says_what_it_would_publish_and_what_it_has(settings: JobSettings) -> None:
     """With the reasons of dead letters, the topics, and where objects are."""
     assert sentences.would_publish(entries_in_files=1200, partition_keys=7, dead_letters={"no_user": 2}) == (
