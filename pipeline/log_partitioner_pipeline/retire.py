@@ -58,7 +58,7 @@ class Retired(NamedTuple):
     bytes: int = 0
 
 
-class Judged(NamedTuple):
+class JudgedObjects(NamedTuple):
     """Objects that may go, if the table holds what is in them, and those that stay, by reason (`retention.Refusal`)."""
 
     may_go: int
@@ -106,7 +106,7 @@ class Retirement:
             self._require_unchanged(position)
             return self._retire(compared, position, run_id=run_id)
 
-    def judge(self) -> Judged:
+    def judge(self) -> JudgedObjects:
         """Count the objects that may go and those that stay; changes nothing."""
         with Kept() as kept:
             return _count(self._judge(self._references(), self._grounds(self._table.position()), kept))
@@ -235,9 +235,9 @@ def _judged(objects: DataFrame, grounds: Grounds) -> DataFrame:
     return objects.mapInArrow(partial(judge_batches, grounds=grounds), schema)
 
 
-def _count(judged: DataFrame) -> Judged:
+def _count(judged: DataFrame) -> JudgedObjects:
     refused = {row["refusal"]: row["count"] for row in judged.groupBy("refusal").count().collect()}
-    return Judged(refused.pop(None, 0), refused)
+    return JudgedObjects(refused.pop(None, 0), refused)
 
 
 def judge_batches(batches: Iterable[pa.RecordBatch], *, grounds: Grounds) -> Iterator[pa.RecordBatch]:

@@ -24,8 +24,8 @@ Offsets = dict[int, int]
 T = TypeVar("T")
 
 
-class Message(Protocol):
-    """A message of a topic: its place."""
+class AtPlace(Protocol):
+    """A message that stands at a place of a topic."""
 
     @property
     def tp(self) -> TopicPartition:
@@ -36,7 +36,7 @@ class Message(Protocol):
         """Its offset."""
 
 
-M = TypeVar("M", bound=Message)
+M = TypeVar("M", bound=AtPlace)
 
 
 class Bounds(NamedTuple):

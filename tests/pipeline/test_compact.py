@@ -19,7 +19,7 @@ from log_partitioner_pipeline.errors import PipelineError, TableError
 from log_partitioner_pipeline.jobs.compact import Compact, Left, PassedHour, choose, utc_hours
 from log_partitioner_pipeline.jobs.materialize import Materialize
 from log_partitioner_pipeline.retention import Refusal
-from log_partitioner_pipeline.retire import Judged
+from log_partitioner_pipeline.retire import JudgedObjects
 from log_partitioner_pipeline.upkeep import FileHour
 from tests.integration.harness import Deployment
 from tests.integration.one_worker import run_through
@@ -111,7 +111,7 @@ def test_dry_run_changes_nothing_and_foresees_what_a_run_does(
         Materialize(lake.spark, lake.settings).run(continuous=False)
     every = compact.foresee()
     assert (every.hours, every.left) == ([], {Left.NOT_PASSED: 2, Left.FEW_FILES: 2})
-    assert every.objects == Judged(0, {Refusal.NOT_PASSED: 8})
+    assert every.objects == JudgedObjects(0, {Refusal.NOT_PASSED: 8})
 
     everything = Options(Window(from_ms=None, until_ms=None, padding_s=600), table=True, verdicts=True)
     assert Auditor(lake.spark, lake.settings, everything).run().exit_code == 0
@@ -120,7 +120,7 @@ def test_dry_run_changes_nothing_and_foresees_what_a_run_does(
     before = snapshots(lake)
     foreseen = compact.foresee()
     assert (len(foreseen.hours), foreseen.left) == (1, {Left.GROWN: 1, Left.FEW_FILES: 2})
-    assert foreseen.objects == Judged(8, {Refusal.NOT_PASSED: 1})
+    assert foreseen.objects == JudgedObjects(8, {Refusal.NOT_PASSED: 1})
     assert snapshots(lake) == before
     assert not lake.spark.catalog.tableExists(f"lake.{lake.settings.pipeline.compact.retired_table}")
 

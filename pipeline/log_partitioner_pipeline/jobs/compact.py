@@ -26,7 +26,7 @@ from log_partitioner_pipeline.entries import EntryTable
 from log_partitioner_pipeline.errors import PipelineError, TableError
 from log_partitioner_pipeline.jobs import sentences
 from log_partitioner_pipeline.progress import StepProgress
-from log_partitioner_pipeline.retire import Judged, Retired, Retirement
+from log_partitioner_pipeline.retire import JudgedObjects, Retired, Retirement
 from log_partitioner_pipeline.session import CATALOG, open_session
 from log_partitioner_pipeline.upkeep import FileHour, Rewritten, Upkeep
 from log_partitioner_pipeline.whose import choose_group, group_of, require_group
@@ -74,7 +74,7 @@ class Foreseen(NamedTuple):
     days: int
     snapshots: int
     orphans: int
-    objects: Judged | None
+    objects: JudgedObjects | None
 
 
 class PassedHour(NamedTuple):

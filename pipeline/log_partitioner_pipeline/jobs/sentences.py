@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from log_partitioner_pipeline.backfill.publish import Published
     from log_partitioner_pipeline.config import JobSettings
     from log_partitioner_pipeline.holders import Holder
-    from log_partitioner_pipeline.retire import Judged, Retired
+    from log_partitioner_pipeline.retire import JudgedObjects, Retired
     from log_partitioner_pipeline.upkeep import FileHour
 
 
@@ -57,7 +57,7 @@ def would_compact(
     days: int,
     snapshots: int,
     orphans: int,
-    objects: Judged | None,
+    objects: JudgedObjects | None,
 ) -> str:
     """Say what compact would do, line by line, and why it would leave the rest."""
     compact = settings.pipeline.compact

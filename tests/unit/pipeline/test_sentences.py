@@ -9,7 +9,7 @@ from log_partitioner_pipeline.config import JobSettings, load_all
 from log_partitioner_pipeline.holders import Holder
 from log_partitioner_pipeline.jobs import sentences
 from log_partitioner_pipeline.jobs.compact import Foreseen, Left
-from log_partitioner_pipeline.retire import Judged, Retired
+from log_partitioner_pipeline.retire import JudgedObjects, Retired
 from log_partitioner_pipeline.upkeep import FileHour
 
 
@@ -48,7 +48,9 @@ def test_compact_says_what_it_would_do_and_why_it_would_leave_the_rest(settings:
     """Hour by hour what it would rewrite; of everything else how much there is, by reason."""
     hours = [FileHour(500_000, 6, {0: 7}, files=12, bytes=3 * 2**20)]
     left = Counter({Left.FEW_FILES: 3, Left.NOT_PASSED: 1, Left.GROWN: 1})
-    found = Foreseen(hours, left, days=2, snapshots=14, orphans=1, objects=Judged(12, {"young": 20, "not_passed": 1}))
+    found = Foreseen(
+        hours, left, days=2, snapshots=14, orphans=1, objects=JudgedObjects(12, {"young": 20, "not_passed": 1})
+    )
     assert sentences.would_compact(settings, **found._asdict()) == (
         "Would rewrite 1 hour of logs.entries, catalogue sqlite .local/catalog.db, and leave 5 (3 fewer than 4 files "
         "in each partition, 1 no clean audit, 1 rows newer than its audit).\n"
