@@ -128,11 +128,6 @@ def public_classes() -> dict[str, list[str]]:
 
 
 TWINS = {
-    # All messages of the worker and of backfills, in memory and as frames: what both audits begin with.
-    "Announced": [
-        "pipeline/log_partitioner_pipeline/audit/ground.py",
-        "service/log_partitioner/proof/audit/announced.py",
-    ],
     # An Avro container, read by the oracle for itself and by the pipeline by the worker's rules.
     "Container": ["pipeline/log_partitioner_pipeline/rows.py", "service/log_partitioner/proof/oracle/container.py"],
     # What a command was asked to do; each is its module's own.

@@ -124,8 +124,6 @@ class BackfillSettings(Section):
 class AuditSettings(Section):
     """Source against everything made from it."""
 
-    verdicts_table: str = Field("logs.verdicts", pattern=r"^\w+\.\w+$")
-    """Namespace and name of the table of verdicts per hour."""
     unreferenced: Literal["finding", "note"] = "finding"
     """Treatment of an object that nothing committed names; killed workers leave some."""
     unreferenced_age_s: NotNegativeSeconds = 3600

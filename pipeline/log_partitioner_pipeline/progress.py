@@ -48,6 +48,10 @@ class StepProgress:
         self._shows = sys.stderr.isatty()
         self._thread = threading.Thread(target=self._show, name="progress", daemon=True)
 
+    def watch(self, spark: SparkSession) -> None:
+        """Show the tasks of a session that was opened later."""
+        self._tracker = spark.sparkContext.statusTracker()
+
     def step(self, name: str, *, total: int = 0, unit: str = "") -> None:
         """Begin a step of `total` units, or of as many tasks as Spark has; the one before has ended."""
         now = time.monotonic()

@@ -5,7 +5,7 @@ Owns the rule of retirement (ADR 10). Any doubt keeps an object, because an obje
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -38,13 +38,14 @@ class Grounds(NamedTuple):
     """The facts by which objects are judged.
 
     `before_ms` is the time at which the retention begins. `taken` are the offsets that the table has reached. `passed`
-    has, for each date and hour whose newest verdict is clean, the offsets up to which an audit has found source, files
-    and table equal.
+    are the dates and hours of which audits have found source, files and table equal, as far as the references below
+    the offsets `known` have entries in them.
     """
 
     before_ms: int
     taken: Offsets
-    passed: Mapping[tuple[str, int], Offsets]
+    known: Offsets
+    passed: Container[tuple[str, int]]
 
 
 class Refusal(StrEnum):
@@ -64,7 +65,7 @@ def refusal_of(raw: RawObject, grounds: Grounds) -> Refusal | None:
         return Refusal.PARTLY_KNOWN
     if not all(_is_below(place, grounds.taken) for place in raw.places):
         return Refusal.NOT_TAKEN
-    if not all(_is_below(place, grounds.passed.get((place.date, place.hour), {})) for place in raw.places):
+    if not all(_is_below(place, grounds.known) and (place.date, place.hour) in grounds.passed for place in raw.places):
         return Refusal.NOT_PASSED
     return None
 

@@ -21,7 +21,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from log_partitioner.formats.model import TopicPartition
-from log_partitioner_pipeline.audit.verdicts import read_passed
+from log_partitioner_pipeline.audit.audited import read_passed
 from log_partitioner_pipeline.changes import change_by_others
 from log_partitioner_pipeline.errors import TableError
 from log_partitioner_pipeline.kafka import partition_ends, read_messages
@@ -112,18 +112,12 @@ class Retirement:
             return _count(self._judge(self._references(), self._grounds(self._table.position()), kept))
 
     def _grounds(self, position: Position) -> Grounds:
-        settings = self._settings.pipeline
-        passed = read_passed(
-            self._spark,
-            name=settings.audit.verdicts_table,
-            references_topic=self._topic,
-            group_id=self._lineage.group_id,
-            table_id=position.table_id,
-        )
+        passed = read_passed(self._spark, self._settings, self._lineage, table_id=position.table_id)
         return Grounds(
             before_ms=_now_ms() - round(self._retention_s * 1000),
             taken=position.offsets,
-            passed={(one.date, one.hour): one.table_offsets for one in passed},
+            known=passed.offsets,
+            passed=passed.hours,
         )
 
     def _choose(self, references: DataFrame, grounds: Grounds, kept: Kept) -> DataFrame:

@@ -1,33 +1,58 @@
 """Compares raw objects with the table for the last time: has it every row of an object, once, with the same values?
 
-An object is read again, by its version, with the audit's own reader, which compares size, checksum and etag on the way;
-rows are compared by position, `_meta` and the digest of their values (`oracle.equal`). So rows that were deleted or
-doubled, values that were updated, and columns that were dropped or renamed are seen, whoever did it and whenever. Rows
-of erased users are in objects and no more in the table: their references count as the same.
+An object is read again, by its version; size, checksum and etag are compared on the way. Digests of rows - position,
+`_meta` and values - are summed up by reference on both sides. So rows that were deleted or doubled, values that were
+updated, and columns that were dropped or renamed are seen, whoever did it and whenever. Rows of erased users are in
+objects and no more in the table: their references count as the same.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from functools import partial
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
+from pyspark.sql.pandas.types import to_arrow_schema
 
-from log_partitioner.formats.findings import Kind
-from log_partitioner_pipeline.audit import sides
-from log_partitioner_pipeline.audit.frames import ENTRY_KEY
+from log_partitioner.errors import CouldNotTellError
+from log_partitioner.formats.reference import checksum_of
+from log_partitioner.proof.audit.context import Address
+from log_partitioner.proof.audit.run import S3Reader
+from log_partitioner.proof.oracle.container import UNREADABLE, Container, spans_of
+from log_partitioner.proof.oracle.equal import digest
+from log_partitioner.proof.oracle.judge import Judge
+from log_partitioner.proof.oracle.published_schema import META, HeaderSchema
+from log_partitioner_pipeline.audit.digests import Digests, digest_of
+from log_partitioner_pipeline.audit.in_table import sums_of
 from log_partitioner_pipeline.columns import EVENT_TIME, REFERENCE
 from log_partitioner_pipeline.erasures import Erasures
+from log_partitioner_pipeline.reference_rows import REFERENCE as REFERENCE_COLUMNS
+from log_partitioner_pipeline.reference_rows import reference_of
 from log_partitioner_pipeline.session import CATALOG
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
+    from log_partitioner.config.settings import Settings
+    from log_partitioner.formats.reference import Reference
+    from log_partitioner.proof.audit.context import FetchedObject
     from log_partitioner_pipeline.config import JobSettings
 
 OBJECT = ("bucket", "object")
-_ROW = ("reference_id", *ENTRY_KEY, "user", "event_time_us", "timestamp_ms", "id", "root", "digest")
 _OTHER_ROWS = "table {table} has other rows than it"
+_SUMMED = T.StructType(
+    [
+        T.StructField("reference_id", T.StringType()),
+        *[T.StructField(name, T.LongType()) for name in Digests._fields],
+        T.StructField("is_gone", T.BooleanType()),
+        T.StructField("text", T.StringType()),
+    ]
+)
 
 
 class Outcome(StrEnum):
@@ -43,29 +68,25 @@ def compare_with_table(spark: SparkSession, settings: JobSettings, references: D
 
     `references` are all into these objects: `reference_rows.REFERENCE` with `bucket` and `object`. The table is read as
     it is when the frame is computed: a caller asks `changes.change_by_others` for changes since then. Costs a request
-    and the bytes of each object, the table's rows of the time between the first entry and the last, and one shuffle of
-    both.
+    and the bytes of each object, and the table's rows of the time between the first entry and the last.
     """
     once, erased = references.dropDuplicates([*OBJECT, "reference_id"]), Erasures(spark, settings).read()
-    in_objects = sides.read_files(spark, settings, once, None).select(
-        *[F.col("meta_user").alias(name) if name == "user" else F.col(name) for name in _ROW],
-        F.when(F.col("topic").isNotNull(), 1).otherwise(0).alias("rows"),
-        (F.col("kind") == Kind.OBJECT_MISSING).alias("is_gone"),
-        F.when(F.col("topic").isNull(), F.coalesce("text", F.lit("it cannot be read"))).alias("text"),
+    in_objects = (
+        once.select(*REFERENCE_COLUMNS.names)
+        .repartition("location.bucket", "location.object")
+        .sortWithinPartitions("location.bucket", "location.object", "location.version_id", "start")
+        .mapInArrow(partial(_sum_objects, settings=settings.worker), _SUMMED)
     )
-    in_table = sides.entries_of(_rows_of_table(spark, settings, once), settings).select(*_ROW, F.lit(-1).alias("rows"))
-    both = in_objects.unionByName(in_table, allowMissingColumns=True).withColumn(
-        "timestamp_ms", F.coalesce("timestamp_ms", F.lit(-1))
+    in_table = sums_of(_rows_of_table(spark, settings, once), settings)
+    in_table = in_table.withColumnsRenamed({name: f"t_{name}" for name in Digests._fields})
+    is_other = F.lit(False)  # noqa: FBT003 - a value of SQL
+    for name in Digests._fields:
+        is_other = is_other | (F.coalesce(name, F.lit(0)) != F.coalesce(f"t_{name}", F.lit(0)))
+    by_reference = in_objects.join(in_table, on="reference_id", how="left").select(
+        "reference_id", "is_gone", "text", is_other.alias("is_other")
     )
-    by_row = both.groupBy(*_ROW).agg(
-        (F.sum("rows") != 0).alias("is_other"), _any("is_gone").alias("is_gone"), F.max("text").alias("text")
-    )
-    by_reference = by_row.groupBy("reference_id").agg(
-        _any("is_other").alias("is_other"), _any("is_gone").alias("is_gone"), F.max("text").alias("text")
-    )
-    differs = F.coalesce("is_other", F.lit(True)) & ~F.col("is_erased")  # noqa: FBT003 - a value of SQL
-    is_other = differs | F.col("text").isNotNull()
-    outcome = F.when(_any("is_gone"), Outcome.GONE).when(F.bool_or(is_other), Outcome.OTHER).otherwise(Outcome.SAME)
+    differs = (F.col("is_other") & ~F.col("is_erased")) | F.col("text").isNotNull()
+    outcome = F.when(F.bool_or("is_gone"), Outcome.GONE).when(F.bool_or(differs), Outcome.OTHER).otherwise(Outcome.SAME)
     other_rows = F.lit(_OTHER_ROWS.format(table=settings.pipeline.table.name))
     return (
         once.select(*OBJECT, "reference_id", erased.column().alias("is_erased"))
@@ -88,5 +109,36 @@ def _rows_of_table(spark: SparkSession, settings: JobSettings, references: DataF
     return rows.where(F.col(EVENT_TIME).between(first, last)).join(ids, on=REFERENCE, how="left_semi")
 
 
-def _any(name: str) -> Column:
-    return F.coalesce(F.bool_or(name), F.lit(False))  # noqa: FBT003 - a value of SQL
+def _sum_objects(batches: Iterable[pa.RecordBatch], *, settings: Settings) -> Iterator[pa.RecordBatch]:
+    """Read objects, the references of one together, and sum up the digests of their rows."""
+    s3, judge = S3Reader(settings.s3, threads=1), Judge(settings)
+    references = (reference_of(row) for batch in batches for row in batch.to_pylist())
+    for address, some in groupby(references, key=_address):
+        theirs = list(some)
+        try:
+            stored = s3.get(address)
+            rows = [{"is_gone": True}] * len(theirs) if stored is None else list(_sums(stored, theirs, judge))
+        except (CouldNotTellError, *UNREADABLE) as error:
+            rows = [{"text": f"it cannot be read: {error}"}] * len(theirs)
+        named = [row | {"reference_id": one.reference_id} for row, one in zip(rows, theirs, strict=True)]
+        yield pa.RecordBatch.from_pylist(named, to_arrow_schema(_SUMMED))
+
+
+def _sums(stored: FetchedObject, references: list[Reference], judge: Judge) -> Iterator[dict[str, Any]]:
+    container = Container(stored.data)
+    header = HeaderSchema(container.schema, parse=judge.parse)
+    for reference in references:
+        at = reference.location
+        is_same = at.size == len(stored.data) and at.etag in (None, stored.etag)
+        if not is_same or checksum_of(at.checksum.algorithm, stored.data) != at.checksum.value:
+            yield {"text": "its bytes are not those that were referenced"}
+            continue
+        sums = Digests()
+        for begin, end in spans_of(reference, container):
+            for row in container.rows(begin, end, header.published.avro):
+                sums = sums.with_row(digest_of(row[META], digest(header.published.restore(row))))
+        yield sums._asdict()
+
+
+def _address(reference: Reference) -> Address:
+    return Address(reference.location.bucket, reference.location.object, reference.location.version_id)

@@ -237,7 +237,7 @@ class FakeConsumer:
 
 
 class FakeSource:
-    """Fulfils `log_partitioner.proof.live.RangeReader`: reads the source again, by offset."""
+    """Fulfils `log_partitioner.proof.audit.judge.RangeReader`: reads the source again, by offset."""
 
     def __init__(self, broker: FakeBroker, wait: Callable[[], Deadline], *, point: Point = no_point) -> None:
         self._broker = broker

@@ -100,6 +100,19 @@ def wanted(expected: list[Expected]) -> Counter[tuple[Kind, tuple[object, ...]]]
     return named
 
 
+def differences(result: Result, expected: list[Expected]) -> tuple[dict[object, int], dict[object, int]]:
+    """Name what the audit names too much, and too little."""
+    named, told = found(result), wanted(expected)
+    return dict(named - told), dict(told - named)
+
+
+class Place(NamedTuple):
+    """An entry, and the offsets that it reaches over."""
+
+    what: tuple[int, int, int]
+    reach: tuple[tuple[int, int, int], ...]
+
+
 class Delivered:
     """References, flush records, dead letters, objects; `publish` writes them to topics and a bucket of their own."""
 
@@ -190,6 +203,12 @@ class Delivered:
         data = self.objects[reference.location.object]
         content = b"".join(data[start : start + length] for start, length in reference.location.ranges)
         return read_rows(content, reference.location.object)[0]
+
+    def line_of(self, place: tuple[int, int, int]) -> Expected:
+        """Expect of the flush record that covers an entry that it counts others."""
+        partition, offset, _ = place
+        lines = [line for flush in self.flushes for line in flush.topic_partitions if line.partition == partition]
+        return _of_line(next(line for line in lines if line.first_offset <= offset < line.next_offset))
 
     def beside(self, reference: Reference) -> list[Reference]:
         """Give the references into the same object, in the order of its bytes; no other fault takes them."""
@@ -292,14 +311,19 @@ def announce_data_twice(world: Delivered) -> list[Expected]:
     return [
         *entries(Kind.DUPLICATED, world.rows_of(one)),
         Expected(Kind.REFERENCE_WRONG, (one.batch_id,), covered_by(world.flushes[1])),
-        Expected(Kind.REFERENCE_WRONG, (another,), reach_of(one)),
+        Expected(Kind.REFERENCE_WRONG, (one.reference_id,), reach_of(one)),  # its bytes are referenced twice
+        Expected(Kind.REFERENCE_WRONG, (another,), reach_of(one), len(one.sources)),  # rows stand after later ones
     ]
 
 
 def repeat_a_reference(world: Delivered) -> list[Expected]:
     one = world.take()
     world.again.append(one)
-    return [Expected(Kind.REFERENCE_DUPLICATED, (one.reference_id,), reach_of(one))]
+    return [
+        *entries(Kind.DUPLICATED, world.rows_of(one)),
+        Expected(Kind.REFERENCE_DUPLICATED, (one.reference_id,), reach_of(one)),
+        Expected(Kind.REFERENCE_WRONG, (one.reference_id,), reach_of(one), 1 + len(one.sources)),
+    ]
 
 
 def state_another_hour(world: Delivered) -> list[Expected]:
@@ -328,8 +352,9 @@ def state_more_entries(world: Delivered) -> list[Expected]:
 
 def state_too_long_a_range(world: Delivered) -> list[Expected]:
     one = world.take()
+    rows = world.rows_of(one)
     world.put(one, location=replace(one.location, ranges=((0, one.location.size + 1),)))
-    return [Expected(Kind.REFERENCE_WRONG, (one.reference_id,), reach_of(one))]
+    return [*entries(Kind.MISSING, rows), Expected(Kind.REFERENCE_WRONG, (one.reference_id,), reach_of(one))]
 
 
 def put_it_under_another_key(world: Delivered) -> list[Expected]:
@@ -431,7 +456,8 @@ def repeat_a_row(world: Delivered) -> list[Expected]:
     one = world.take()
     rows = world.rows_of(one)
     world.rewrite(one, [rows[0], *rows])
-    return entries(Kind.DUPLICATED, rows[:1])
+    is_after = Expected(Kind.REFERENCE_WRONG, (one.reference_id,), reach_of(one))
+    return [*entries(Kind.DUPLICATED, rows[:1]), is_after]
 
 
 def move_a_row(world: Delivered) -> list[Expected]:
@@ -489,38 +515,49 @@ def invent_a_row(world: Delivered) -> list[Expected]:
 
 
 def drop_a_dead_letter(world: Delivered) -> list[Expected]:
-    return [Expected(Kind.DEAD_LETTER_MISSING, place, reach) for place, reach in _named(world.letters.pop(0))]
+    named = _named(world.letters.pop(0))
+    return [*_of_letters(Kind.DEAD_LETTER_MISSING, named), world.line_of(named[0].what)]
 
 
 def repeat_a_dead_letter(world: Delivered) -> list[Expected]:
     letter = world.letters[1]
     world.letters.append(letter)
-    return [Expected(Kind.DEAD_LETTER_DUPLICATED, place, reach) for place, reach in _named(letter)]
+    named = _named(letter)
+    wrong = Expected(Kind.DEAD_LETTER_WRONG, (*named[0].what[:2], None), named[0].reach)
+    return [*_of_letters(Kind.DEAD_LETTER_DUPLICATED, named), wrong, world.line_of(named[0].what)]
 
 
 def alter_a_dead_letter(world: Delivered) -> list[Expected]:
     letter = world.letters[2]
     world.letters[2] = dataclasses.replace(letter, value=b"{}")
-    return [Expected(Kind.DEAD_LETTER_WRONG, place, reach) for place, reach in _named(letter)]
+    place = _named(letter)[0]
+    return [Expected(Kind.DEAD_LETTER_WRONG, (*place.what[:2], None), place.reach)]
 
 
-def _named(letter: ToProduce) -> list[tuple[tuple[int, int, int], tuple[tuple[int, int, int], ...]]]:
+def _of_letters(kind: Kind, named: list[Place]) -> list[Expected]:
+    return [Expected(kind, place.what, place.reach) for place in named]
+
+
+def _named(letter: ToProduce) -> list[Place]:
     says = {name: value.decode() for name, value in letter.headers.items()}
     partition, offset = int(says["lp-partition"]), int(says["lp-offset"])
     indexes = (int(text) for text in says["lp-indexes"].split(","))
-    return [((partition, offset, index), ((partition, offset, offset),)) for index in indexes]
+    return [Place((partition, offset, index), ((partition, offset, offset),)) for index in indexes]
 
 
 # Flush records.
 
 
 def drop_a_flush_record(world: Delivered) -> list[Expected]:
-    return _covered(Kind.FLUSH_GAP, world.flushes.pop(2))
+    flush = world.flushes.pop(2)
+    unrecorded = Expected(Kind.REFERENCE_WRONG, (flush.batch_id,), covered_by(flush))
+    return [*_covered(Kind.FLUSH_GAP, flush), unrecorded]
 
 
 def repeat_a_flush_record(world: Delivered) -> list[Expected]:
-    world.flushes.append(world.flushes[-1])
-    return _covered(Kind.FLUSH_OVERLAP, world.flushes[-1])
+    flush = world.flushes[-1]
+    world.flushes.append(flush)
+    return [*_covered(Kind.FLUSH_OVERLAP, flush), Expected(Kind.FLUSH_OVERLAP, (None, None), covered_by(flush))]
 
 
 def count_a_dead_entry_as_filed(world: Delivered) -> list[Expected]:
@@ -542,13 +579,16 @@ def count_letters_otherwise(world: Delivered) -> list[Expected]:
     flush = world.flushes[-1]
     totals = replace(flush.totals, dead_letter_records=flush.totals.dead_letter_records + 1)
     world.flushes[-1] = replace(flush, totals=totals)
-    return [Expected(Kind.FLUSH_WRONG, (None, None), covered_by(flush))]
+    return [Expected(Kind.FLUSH_WRONG, (None, None), covered_by(flush), count=2)]  # the record is repeated
 
 
 def let_flush_records_be_as_they_were(world: Delivered) -> list[Expected]:
-    """Change nothing: rows that others took or put are counted by flush records with as many references as ever."""
+    """Change nothing: rows that others took or put are counted by flush records with as many references as ever.
+
+    Each record says it, the repeated one, too.
+    """
     expected: list[Expected] = []
-    for flush in {one.batch_id: one for one in world.flushes}.values():
+    for flush in world.flushes:
         theirs = [one for one in (*world.references.values(), *world.again) if one.batch_id == flush.batch_id]
         if len({one.reference_id for one in theirs}) != flush.totals.references:
             continue
@@ -647,21 +687,21 @@ def reach_into_the_next(world: Delivered) -> list[Expected]:
     return [
         *entries(Kind.DUPLICATED, rows),
         *entries(Kind.MISPLACED, rows),
-        *(Expected(Kind.REFERENCE_WRONG, (each.reference_id,)) for each in (one, other)),
+        # The same bytes twice, its entries and their times, and what it says of each of three TopicPartitions.
+        Expected(Kind.REFERENCE_WRONG, (one.reference_id,), count=7),
     ]
 
 
 def point_to_the_block_of_another(world: Delivered) -> list[Expected]:
     """Its own rows are nobody's then."""
-    *_, other, one = world.beside(world.take(batch_id=world.batch(3)))
+    first, *_, other, one = world.beside(world.take(batch_id=world.batch(3)))
     world.put(one, location=replace(one.location, ranges=other.location.ranges))
     theirs = world.rows_of(other)
     return [
         *entries(Kind.MISSING, world.rows_of(one)),
         *entries(Kind.DUPLICATED, theirs),
         *entries(Kind.MISPLACED, theirs),
-        # for its rows, and for having bytes of the other
-        Expected(Kind.REFERENCE_WRONG, (one.reference_id,), count=2),
+        Expected(Kind.REFERENCE_WRONG, (first.reference_id,)),  # two have the same bytes: said of the object's first
         Expected(Kind.OBJECT_UNREFERENCED, (one.location.object,)),
     ]
 

@@ -13,7 +13,7 @@ from pyiceberg.table import Table
 
 from log_partitioner.proof.oracle.equal import canonical
 from log_partitioner.proof.oracle.json_text import parse_rounding
-from log_partitioner_pipeline.audit.sides import columns_of
+from log_partitioner_pipeline.audit.in_table import columns_of
 from log_partitioner_pipeline.columns import Struct, of_iceberg, restore
 from log_partitioner_pipeline.session import CATALOG
 from tests.pipeline.conftest import Lake

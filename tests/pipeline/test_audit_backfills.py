@@ -7,7 +7,6 @@ from functools import partial
 import pytest
 from msgspec.structs import replace
 
-from log_partitioner.formats.dead_letter import parse_headers
 from log_partitioner.formats.findings import Kind
 from log_partitioner.formats.flush_record import decode_backfill_record, encode_backfill_record
 from log_partitioner.formats.reference import Reference, decode_message, encode_message, reference_id
@@ -75,29 +74,25 @@ def test_backfills_are_judged_by_their_run_records(worked: Worked, names: Names,
     result = audited(faulty(hole, names, lake_of, lost=lost, unrecorded=unrecorded, untrue=untrue))
     assert result.could_not_tell == []
     found = {one.kind: one.examples for one in result.findings}
-    assert {one.reference_id: one.text for one in found[Kind.REFERENCE_WRONG]} == dict.fromkeys(
-        (one.reference_id for one in of_batch[unrecorded]), "of a backfill without run record"
-    ) | dict.fromkeys(
-        (one.reference_id for one in of_batch[untrue]), "worker or generation are not those of its run record"
-    )
-    letters = worked.deployment.kafka.read_committed(hole.dead_letters_topic)
-    says = [parse_headers(one.headers()) for one in letters]
-    assert {(one.partition, one.offset) for one in found[Kind.DEAD_LETTER_WRONG]} == {
-        (one.partition, one.offset) for one in says if one.batch_id == unrecorded
-    }
+    wrong = {one.reference_id: one for one in found[Kind.REFERENCE_WRONG]}
+    assert wrong.pop(None).text == f"batch {unrecorded}: references or dead letters without a flush record"
+    assert wrong.keys() == {one.reference_id for one in of_batch[untrue]}
+    assert all(one.text.endswith(": worker or generation are not those of its run record") for one in wrong.values())
     data = hole.deployment.s3.read(hole.deployment.bucket, lost.location.object)
     rows, _ = read_rows(b"".join(data[start : start + length] for start, length in lost.location.ranges), "lost")
     places = {(row["_meta"]["partition"], row["_meta"]["offset"], row["_meta"]["index"]) for row in rows}
     missing = {one.batch_id: one.text for one in found[Kind.REFERENCE_MISSING]}
-    assert missing.keys() == {short} | not_made_good(hole, {(partition, offset) for partition, offset, _ in places})
+    assert missing.keys() == {short}
+    not_good = not_made_good(hole, {(partition, offset) for partition, offset, _ in places})
+    assert {one.batch_id for one in found[Kind.FLUSH_WRONG]} == not_good
     said = len(of_batch[short])
-    assert missing[short] == f"its run record says {said} references, there are {said - 1}"
+    assert missing[short] == f"backfill {short}: its run record says {said} references, there are {said - 1}"
     entries = sum(one.entries for one in of_batch[untrue])
     assert [(one.batch_id, one.text) for one in found[Kind.BACKFILL_WRONG]] == [
-        (untrue, f"{entries + 1} entries in files, counted {entries}")
+        (untrue, f"backfill {untrue}: {entries + 1} entries in files, counted {entries}")
     ]
     assert {(one.partition, one.offset, one.index) for one in found[Kind.MISSING]} == places
-    kinds = {Kind.REFERENCE_WRONG, Kind.DEAD_LETTER_WRONG, Kind.REFERENCE_MISSING, Kind.BACKFILL_WRONG, Kind.MISSING}
+    kinds = {Kind.REFERENCE_WRONG, Kind.REFERENCE_MISSING, Kind.FLUSH_WRONG, Kind.BACKFILL_WRONG, Kind.MISSING}
     if any(one.location.object == lost.location.object for one in of_batch[short][1:]):
         kinds.add(Kind.OBJECT_UNREFERENCED)  # its bytes in a pack
     assert found.keys() == kinds
@@ -120,7 +115,9 @@ def not_made_good(hole: Hole, lost_again: set[tuple[int, int]]) -> set[str]:
 
 def audited(lake: Lake, **options: bool) -> Result:
     """Audit in this process."""
-    return Auditor(lake.spark, lake.settings, Options(EVERYTHING, examples=1000, verdicts=False, **options)).run()
+    return Auditor(
+        lambda: lake.spark, lake.settings, Options(EVERYTHING, examples=1000, verdicts=False, **options)
+    ).run()
 
 
 def faulty(

@@ -149,7 +149,7 @@ def test_the_result_has_all_counts_and_the_first_examples(spark: SparkSession) -
     compared = spark.createDataFrame(entries, "date string, hour int, is_expected boolean, in_archive boolean")
     hours = collect.hours_of(compared, findings)
     for has_doubts, clean in ((False, Verdict.CLEAN), (True, Verdict.COULD_NOT_TELL)):
-        told, left_out = collect.collect_hours(hours, is_whole=False, has_doubts=has_doubts)
+        told, left_out = collect.collect_hours(hours, has_doubts=has_doubts)
         assert (told, left_out) == (
             [
                 hour_of(4, clean, expected=1, in_files=1),
@@ -162,4 +162,4 @@ def test_the_result_has_all_counts_and_the_first_examples(spark: SparkSession) -
 
 def hour_of(hour: int, verdict: Verdict, **told: Any) -> Hour:
     """One hour of a day, not whole."""
-    return Hour(date="2026-03-04", hour=hour, verdict=verdict, is_whole=False, **told)
+    return Hour(date="2026-03-04", hour=hour, verdict=verdict, **told)

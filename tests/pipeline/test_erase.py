@@ -10,6 +10,9 @@ from typing import Any
 
 import pytest
 
+from log_partitioner.proof.accounting import ExitCode
+from log_partitioner_pipeline.audit.auditor import Auditor, Options
+from log_partitioner_pipeline.audit.result import Window
 from log_partitioner_pipeline.entries import EntryTable
 from log_partitioner_pipeline.erasures import Erasures, digest_of
 from log_partitioner_pipeline.errors import PipelineError
@@ -91,6 +94,15 @@ def stopped(lake: Lake, owner: type, method: str, call: int) -> None:
             job.run(job.look()[0])
 
 
+def require_clean_without(lake: Lake, key: str) -> None:
+    """Let an object of the user be gone, as by the bucket's lifecycle: an audit with the table is clean and says it."""
+    lake.deployment.s3.client.delete_object(Bucket=lake.deployment.bucket, Key=key)
+    everything = Options(Window(from_ms=None, until_ms=None, padding_s=0), table=True, verdicts=False)
+    result = Auditor(lambda: lake.spark, lake.settings, everything).run()
+    assert (result.exit_code, result.findings, result.could_not_tell) == (ExitCode.CLEAN, [], [])
+    assert [note for note in result.notes if "are of erased users, whose objects are gone" in note]
+
+
 @pytest.mark.timeout(900)
 def test_user_is_in_no_table_and_no_snapshot(
     kafka: KafkaHelper, s3: S3Helper, names: Names, lake_of: Callable[..., Lake]
@@ -157,6 +169,7 @@ def test_user_is_in_no_table_and_no_snapshot(
     bring_up(lake)
     assert lake.spark.table("lake.logs.entries").where(f"user = '{USER}'").count() == 2
     assert rows_of(lake, "entries", "user_hours") == others[:2]
+    require_clean_without(lake, own[1])
 
 
 @pytest.mark.timeout(600)

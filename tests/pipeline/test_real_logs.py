@@ -12,8 +12,8 @@ import pytest
 
 from log_partitioner.proof.accounting import ExitCode
 from log_partitioner_pipeline.audit.auditor import Auditor, Options
+from log_partitioner_pipeline.audit.in_table import columns_of
 from log_partitioner_pipeline.audit.result import Window
-from log_partitioner_pipeline.audit.sides import columns_of
 from log_partitioner_pipeline.columns import restore
 from log_partitioner_pipeline.jobs.materialize import Materialize
 from tests.integration.harness import Deployment
@@ -63,7 +63,7 @@ def test_real_logs_are_in_the_table_as_they_went_in(
         lake = lake_of(deployment, is_compiled=True)
         require_table(lake, deployment, log)
         options = Options(EVERYTHING, table=True, list_objects=True, verdicts=False, require_caught_up=True)
-        result = Auditor(lake.spark, lake.settings, options).run()
+        result = Auditor(lambda: lake.spark, lake.settings, options).run()
         assert (result.exit_code, result.findings, result.could_not_tell) == (ExitCode.CLEAN, [], [])
 
 

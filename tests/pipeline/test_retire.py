@@ -14,15 +14,12 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from log_partitioner.formats.findings import Kind
-from log_partitioner.formats.model import TopicPartition
+from log_partitioner.formats.flush_record import Lineage
 from log_partitioner.proof.accounting import ExitCode
 from log_partitioner.proof.oracle.equal import canonical
-from log_partitioner_pipeline.audit import sides
+from log_partitioner_pipeline.audit.audited import read_passed
 from log_partitioner_pipeline.audit.auditor import Auditor, Options
 from log_partitioner_pipeline.audit.result import Result, Window
-from log_partitioner_pipeline.audit.retired import ReferenceReader
-from log_partitioner_pipeline.audit.scope import Span
-from log_partitioner_pipeline.audit.verdicts import read_passed
 from log_partitioner_pipeline.backfill.ranges import Wanted
 from log_partitioner_pipeline.entries import EntryTable
 from log_partitioner_pipeline.errors import ObjectError, OvertakenError, TableError
@@ -30,11 +27,9 @@ from log_partitioner_pipeline.jobs.backfill import Backfill
 from log_partitioner_pipeline.jobs.compact import Compact
 from log_partitioner_pipeline.jobs.erase import Erase
 from log_partitioner_pipeline.jobs.materialize import Materialize
-from log_partitioner_pipeline.kafka import partition_ends, read_messages
 from log_partitioner_pipeline.retire import Retired, Retirement
 from log_partitioner_pipeline.retired import RetiredObjects
 from log_partitioner_pipeline.rows import read_rows
-from log_partitioner_pipeline.topics import references
 from tests.integration.harness import Deployment
 from tests.integration.one_worker import run_through
 from tests.pipeline.conftest import Lake
@@ -51,15 +46,6 @@ HOURS = 2
 NOW_S = int(time.time()) // 3600 * 3600
 RETIRES = {"PIPELINE_COMPACT__RETENTION_S": "0.001"}
 EVERYTHING = Window(from_ms=None, until_ms=None, padding_s=600)
-OLD_VERDICTS = """
-CREATE TABLE lake.logs.verdicts USING iceberg PARTITIONED BY (truncate(7, date)) AS
-SELECT date_format(event_time, 'yyyy-MM-dd') AS date, hour(event_time) AS hour, 'clean' AS verdict,
-    true AS is_whole, count(*) AS expected, count(*) AS found, CAST(map() AS map<string, bigint>) AS findings,
-    '{topic}' AS references_topic, map(0, 1000L, 1, 1000L, 2, 1000L) AS references_offsets,
-    timestamp '2020-01-01 00:00:00' AS audited_at, CAST(null AS timestamp) AS window_from,
-    CAST(null AS timestamp) AS window_until, 'old' AS run_id
-FROM {table} GROUP BY 1, 2
-"""
 
 
 def entries(first: int, count: int) -> list[dict[str, object]]:
@@ -91,7 +77,7 @@ def objects_of(deployment: Deployment) -> set[str]:
 
 def audited(lake: Lake, **options: bool) -> Result:
     """Audit in this process."""
-    return Auditor(lake.spark, lake.settings, Options(EVERYTHING, examples=1000, **options)).run()
+    return Auditor(lambda: lake.spark, lake.settings, Options(EVERYTHING, examples=1000, **options)).run()
 
 
 class World(NamedTuple):
@@ -156,13 +142,13 @@ def world(audited_once: tuple[World, dict[str, bytes]], tmp_path: Path, spark: S
 def test_objects_go_when_the_table_has_passed(unaudited: World, spark: SparkSession) -> None:
     """From the first verdict to an object that somebody else has deleted.
 
-    Outline: no verdict, one of before there was a column for the table, and one that includes it -> a driver is killed
+    Outline: no verdict, one of files alone, and one that includes the table -> a driver is killed
     between record and delete -> the next run deletes -> clean audit by the table, backfill has nothing to do -> new
     objects, one deleted by hand, and an entry of a retired one deleted from the table.
     """
     deployment, lake, expected = unaudited
     assert Compact(lake.spark, lake.settings).run().retired == Retired()
-    lake.spark.sql(OLD_VERDICTS.format(topic=deployment.references_topic, table=lake.table))
+    assert audited(lake).exit_code is ExitCode.CLEAN
     assert Compact(lake.spark, lake.settings).run().retired == Retired()
     assert audited(lake, table=True, verdicts=True).exit_code is ExitCode.CLEAN
     before = objects_of(deployment)
@@ -199,11 +185,10 @@ def test_objects_go_when_the_table_has_passed(unaudited: World, spark: SparkSess
     lost = {(row["_meta"]["partition"], row["_meta"]["offset"], row["_meta"]["index"]) for row in rows}
     gone = next(place for place, entry in expected.items() if entry["n"] == 7)
     found = {one.kind: one.examples for one in result.findings}
-    assert found.keys() == {Kind.OBJECT_MISSING, Kind.MISSING}
+    assert found.keys() == {Kind.OBJECT_MISSING, Kind.MISSING, Kind.REFERENCE_WRONG}
     assert [one.object for one in found[Kind.OBJECT_MISSING]] == [victim]
-    assert {(one.partition, one.offset, one.index): one.text for one in found[Kind.MISSING]} == dict.fromkeys(
-        lost, "its reference's object cannot be read"
-    ) | {gone: "its reference's object is retired, and the table does not have it"}
+    assert {(one.partition, one.offset, one.index) for one in found[Kind.MISSING]} == {*lost, gone}
+    assert all("its object is retired, and of what the table has" in one.text for one in found[Kind.REFERENCE_WRONG])
 
 
 def stop_after_the_record(lake: Lake) -> None:
@@ -280,17 +265,11 @@ def test_nothing_goes_where_others_change_the_table(world: World, monkeypatch: p
     before = objects_of(deployment)
     topic = deployment.references_topic
     position = EntryTable(lake.spark, lake.settings.pipeline.table, topic=topic).position()
-    verdicts = lake.spark.sql("SELECT DISTINCT table_id, table_snapshot, table_schema FROM lake.logs.verdicts")
+    verdicts = lake.spark.sql("SELECT DISTINCT table_id, table_snapshot, table_schema FROM lake.logs.audited")
     assert verdicts.collect() == [(position.table_id, position.snapshot_id, position.schema_id)]
+    lineage = Lineage(lake.settings.worker.kafka.group_id, [])
     for table_id, count in ((position.table_id, HOURS), ("another", 0)):
-        passed = read_passed(
-            lake.spark,
-            name="logs.verdicts",
-            references_topic=topic,
-            group_id=lake.settings.worker.kafka.group_id,
-            table_id=table_id,
-        )
-        assert sum(bool(one.table_offsets) for one in passed) == count
+        assert len(read_passed(lake.spark, lake.settings, lineage, table_id=table_id).hours) == count
 
     record = RetiredObjects.record
 
@@ -348,18 +327,9 @@ def test_backfill_beside_retirement_publishes_nothing_twice(
 
 
 def require_unread_without_table(deployment: Deployment, root: Path, spark: SparkSession) -> None:
-    """Where there is no table to ask, of entries of retired objects it cannot be told whether they are there."""
+    """Where there is no table to ask, nobody can tell of entries of retired objects whether they are there."""
     other = lake_on(deployment, root, spark, PIPELINE_TABLE__NAME="logs.other")
-    topic = deployment.references_topic
-    ends = partition_ends(other.settings.worker.kafka, topic)
-    ranges = {TopicPartition(topic, number): (end.first, end.next) for number, end in ends.items()}
-    messages = read_messages(other.spark, other.settings.worker.kafka, ranges)
-    spans = [Span(TopicPartition(deployment.source, n), 0, 40, 40, 0, 40, 0, 40, 40) for n in range(3)]
-    marked = RetiredObjects(other.spark, other.settings).pin().mark(references(messages).every)
-    retired = marked.where("retired").drop("retired")
-    reach = sides.reach_of(other.spark, spans, {})
-    reader = ReferenceReader(other.spark, other.settings, lambda frame: frame.localCheckpoint())
-    read = reader.read(reader.choose(retired, reach), None, spans, reach)
-    rows = read.rows.collect()
-    assert len(rows) == retired.count() > 0
-    assert all(row.lost and row.unread and "is retired, and table logs.other does not have" in row.text for row in rows)
+    with pytest.raises(
+        TableError, match=r"objects are retired, and lake\.logs\.other, which has their entries, is not"
+    ):
+        audited(other, verdicts=False, list_objects=True)

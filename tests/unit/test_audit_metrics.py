@@ -125,6 +125,7 @@ def test_spark_that_does_not_start_is_told(file: Path, monkeypatch: pytest.Monke
     parser = argparse.ArgumentParser()
     add_audit_arguments(parser)
     monkeypatch.setattr(audit, "open_session", broken)
+    monkeypatch.setattr(audit, "Auditor", lambda open_spark, *_: open_spark())
     with pytest.raises(PipelineError, match="jars"):
         audit.run(load_all(), parser.parse_args([]))
     assert told(file)["exit_code"] == 2

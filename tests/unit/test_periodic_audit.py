@@ -52,7 +52,7 @@ def periodic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., R
     add_audit_arguments(parser)
 
     def make(outcomes: list[Result | Exception], *, at_the_end: Callable[[int], None] = lambda _: None) -> Runs:
-        runs = Runs(None, load_all(), parser.parse_args(["--every", "0.01s"]), AuditMetrics())  # type: ignore[arg-type]
+        runs = Runs(lambda: None, load_all(), parser.parse_args(["--every", "0.01s"]), AuditMetrics())  # type: ignore[arg-type, return-value]
         left = iter(outcomes)
 
         class Told:

@@ -51,7 +51,7 @@ def hours_of(compared: DataFrame, findings: DataFrame) -> DataFrame:
     return entries.join(found, on=_HOUR, how="full").na.fill(0, ["expected", "in_files"])
 
 
-def collect_hours(hours: DataFrame, *, is_whole: bool, has_doubts: bool) -> tuple[list[Hour], int]:
+def collect_hours(hours: DataFrame, *, has_doubts: bool) -> tuple[list[Hour], int]:
     """Take the newest hours, in their order; also returns how many were left out."""
     clean = Verdict.COULD_NOT_TELL if has_doubts else Verdict.CLEAN
     rows = hours.orderBy(F.col("date").desc(), F.col("hour").desc()).limit(_HOURS_MAX).collect()
@@ -60,7 +60,6 @@ def collect_hours(hours: DataFrame, *, is_whole: bool, has_doubts: bool) -> tupl
             date=row["date"],
             hour=row["hour"],
             verdict=Verdict.FINDINGS if row["findings"] else clean,
-            is_whole=is_whole,
             expected=row["expected"],
             in_files=row["in_files"],
             findings=dict(sorted((row["findings"] or {}).items())),

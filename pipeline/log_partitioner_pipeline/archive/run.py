@@ -134,7 +134,7 @@ def _audit(
     notes = [*judged.notes, *of_rows[1], *of_columns[1]]
     progress.step("hours")
     hours, hours_left_out = collect.collect_hours(
-        kept.keep(collect.hours_of(compared, findings)), is_whole=window.is_everything, has_doubts=bool(doubts)
+        kept.keep(collect.hours_of(compared, findings)), has_doubts=bool(doubts)
     )
     record_hours = collect.collect_record_hours(source, compared)
     durations = progress.end()

@@ -1,153 +1,254 @@
-"""On the executors: flush records and counts of their batches -> findings (`log_partitioner.proof.accounting`)."""
+"""JudgedBatches batches in a form that tasks hand to the driver: findings by hour, counts, what an hour has; no Spark.
+
+A finding belongs to the date and hour of its entry or its reference. One that has none, such as that of a flush record,
+belongs to every hour of its batch.
+"""
 
 from __future__ import annotations
 
-from collections import deque
-from itertools import chain, groupby
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from log_partitioner.formats.findings import Kind
-from log_partitioner.formats.flush_record import FlushedTopicPartition, FlushTotals
-from log_partitioner.formats.model import TopicPartition
-from log_partitioner.proof.accounting import (
-    Counted,
-    Sums,
-    Wrong,
-    judge_joins,
-    judge_line,
-    judge_published,
-    judge_totals,
-    judge_uncommitted,
-)
-from log_partitioner_pipeline.audit.executors import batched
+from log_partitioner.proof.audit.report import Findings, PlacedFinding
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from log_partitioner.formats.model import PartitionKey
+    from log_partitioner.proof.audit.context import Context
+    from log_partitioner.proof.audit.flush import ComparedBatch
+    from log_partitioner.proof.audit.ranges import OffsetSpan
+    from log_partitioner.proof.audit.source import SourceColumn
 
-    import pyarrow as pa
-
-    from log_partitioner_pipeline.audit.executors import Batches, Row
-
-Windows = dict[TopicPartition, tuple[int, int]]
-"""The audited offsets [first, next) by TopicPartition."""
-
-
-_ROWS_AT_ONCE = 64
+HOUR_MS = 3_600_000
 
 
-class LineOfFlush(NamedTuple):
-    """The range of a TopicPartition in one flush record, with the record's batch and worker."""
+class BatchHour(NamedTuple):
+    """A batch in an hour; date and hour are None for what is of no hour."""
 
-    first_offset: int
-    next_offset: int
-    batch_id: str
-    worker: str
+    batch: str | None
+    date: str | None = None
+    hour: int | None = None
 
 
-def judge_flushes(
-    batches: Batches, *, windows: Windows, excused: Collection[str], schema: pa.Schema
-) -> Iterator[pa.RecordBatch]:
-    """Judge flush records, each against the sums of source and messages (`accounts.judge_flushes`).
+class FoundAt(msgspec.Struct, frozen=True, kw_only=True):
+    """A finding as an example, with all that is known of its place."""
 
-    Missing references of `excused` batches are no finding, because there is a reason for them.
+    kind: Kind
+    text: str
+    count: int
+    topic: str | None = None
+    partition: int | None = None
+    offset: int | None = None
+    index: int | None = None
+    user: str | None = None
+    date: str | None = None
+    hour: int | None = None
+    reference_id: str | None = None
+    object: str | None = None
+    batch_id: str | None = None
+
+
+class HourCounts(msgspec.Struct):
+    """Counts of one batch in one hour of event time, or of all batches.
+
+    `expected` deliverable entries belong there; `in_files` and `in_dead_letters` of them were seen, anywhere.
     """
-    excused = frozenset(excused)
-    rows = (found for row in _rows(batches) for found in _flush(row, windows, excused))
-    yield from batched(rows, schema)
+
+    expected: int = 0
+    in_files: int = 0
+    in_dead_letters: int = 0
+    references: int = 0
+    bytes: int = 0
+
+    def add(self, other: HourCounts) -> None:
+        """Add the counts of others."""
+        for name in self.__struct_fields__:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
 
 
-def _flush(row: Row, windows: Windows, excused: Collection[str]) -> Iterator[Row]:
-    try:
-        totals = msgspec.convert(row["totals"], FlushTotals)
-        lines = [
-            msgspec.convert(line and line | {"idle_since_ms": None}, FlushedTopicPartition)
-            for line in row["topic_partitions"]
-        ]
-    except msgspec.ValidationError as error:
-        yield finding(Wrong(Kind.FLUSH_WRONG, f"it lacks what a flush record has: {error}"), row)
-        return
-    for wrong in _wrongs(row, totals, lines):
-        is_elsewhere = wrong.tp is not None and not _is_in(windows.get(wrong.tp), wrong.offset, wrong.end)
-        is_excused = row["batch_id"] in excused and wrong.kind in (Kind.REFERENCE_MISSING, Kind.REFERENCE_WRONG)
-        if not is_elsewhere and not is_excused:
-            yield finding(wrong, row)
+class RecordCounts(msgspec.Struct):
+    """Counts of one hour of record timestamps; `lags` are milliseconds to the end of the flush, to three digits."""
+
+    records: int = 0
+    entries: int = 0
+    in_files: int = 0
+    in_dead_letters: int = 0
+    missing: int = 0
+    duplicated: int = 0
+    lags: dict[int, int] = {}
+
+    def add(self, other: RecordCounts) -> None:
+        """Add the counts of others."""
+        self.lags = dict(Counter(self.lags) + Counter(other.lags))
+        for name in self.__struct_fields__[:-1]:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
 
 
-def _wrongs(row: Row, totals: FlushTotals, lines: list[FlushedTopicPartition]) -> Iterator[Wrong]:
-    if row["wrong_parts"] is not None:  # and nothing else of what it adds up to
-        yield Wrong(Kind.FLUSH_WRONG, row["wrong_parts"])
-    else:
-        yield from judge_totals(totals, lines)
-    counted = {(one["topic"], one["partition"], one["first_offset"]): one for one in row["counted"] or ()}
-    for line in lines:
-        one = counted.get((line.topic, line.partition, line.first_offset))
-        if one is not None:
-            yield from judge_line(line, Counted(*(one[name] for name in Counted._fields)))
-    if row["is_counted"] and row["wrong_parts"] is None:
-        sums = Sums(references=row["c_references"], dead_letter_records=row["c_letters"])
-        for name, by_tp in (("filed", sums.in_files), ("rejected", sums.dead_letters)):
-            by_tp.update({TopicPartition(one["topic"], one["partition"]): one["n"] for one in row[name] or ()})
-        yield from judge_published(totals, lines, sums)
+class JudgedBatches(msgspec.Struct):
+    """Batches that were judged; parts of it can be added up.
+
+    `kinds` counts findings by place and kind, `hours` and `record_hours` are by place and by hour since 1970 (None: no
+    timestamp), `source` has records and entries by topic and partition.
+    """
+
+    examples: list[FoundAt] = []
+    kinds: dict[BatchHour, dict[Kind, int]] = {}
+    counts: dict[str, int] = {}
+    dead_letters: dict[str, int] = {}
+    hours: dict[BatchHour, HourCounts] = {}
+    record_hours: dict[int | None, RecordCounts] = {}
+    source: dict[tuple[str, int], tuple[int, int]] = {}
+    doubts: list[str] = []
+    notes: list[str] = []
+
+    def add(self, other: JudgedBatches) -> None:
+        """Add what was judged elsewhere."""
+        self.examples += other.examples
+        for place, kinds in other.kinds.items():
+            self.kinds[place] = dict(Counter(self.kinds.get(place, {})) + Counter(kinds))
+        self.counts = dict(Counter(self.counts) + Counter(other.counts))
+        self.dead_letters = dict(Counter(self.dead_letters) + Counter(other.dead_letters))
+        for place, counts in other.hours.items():
+            self.hours.setdefault(place, HourCounts()).add(counts)
+        for hour, records in other.record_hours.items():
+            self.record_hours.setdefault(hour, RecordCounts()).add(records)
+        for tp, (records_read, entries) in other.source.items():
+            known = self.source.get(tp, (0, 0))
+            self.source[tp] = known[0] + records_read, known[1] + entries
+        self.doubts += [doubt for doubt in other.doubts if doubt not in self.doubts]
+        self.notes += [note for note in other.notes if note not in self.notes]
+
+    def hours_of(self, batch: str | None) -> set[BatchHour]:
+        """Return the hours of a batch."""
+        return {place for place in {*self.hours, *self.kinds} if place.batch == batch and place.date is not None}
 
 
-def judge_coverage(batches: Batches, *, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Judge how lines join: the lines of each TopicPartition together, in offset order, with its span."""
-    by_tp = groupby(_rows(batches), key=_tp)
-    yield from batched((found for tp, some in by_tp for found in _covered(tp, some)), schema)
+class PlacedFindings(Findings):
+    """Findings that keep the hours that they are of."""
+
+    def __init__(self, *, examples_max: int) -> None:
+        super().__init__(examples_max=examples_max)
+        self.kinds: dict[BatchHour, Counter[Kind]] = {}
+        self.found: list[FoundAt] = []
+
+    def take(self, finding: PlacedFinding) -> None:
+        """Count a finding at its place."""
+        reference = finding.reference
+        key = finding.key or (None if reference is None else reference.partition_key)
+        place = BatchHour(self.batch) if key is None else BatchHour(self.batch, key.date, key.hour)
+        self.kinds.setdefault(place, Counter())[finding.kind] += finding.number
+        if self.wants_example(finding.kind):
+            self.found.append(self._placed(finding, key))
+        super().take(finding)
+
+    def begin_anew(self) -> None:
+        """Forget all findings, doubts and notes."""
+        for kept in (self.counts, self.examples, self.places):
+            kept.clear()
+        self.kinds, self.found, self.doubts, self.notes = {}, [], [], []
+
+    def _placed(self, finding: PlacedFinding, key: PartitionKey | None) -> FoundAt:
+        reference, at = finding.reference, finding.place
+        named = None if reference is None else reference.location.object
+        place: dict[str, Any] = {}
+        if isinstance(at, str):
+            named = at
+        elif at is not None:
+            place = dict(zip(("topic", "partition", "offset", "index"), (*at[0], *at[1:]), strict=False))
+        return FoundAt(
+            kind=finding.kind,
+            text=finding.text,
+            count=finding.number,
+            user=None if key is None else key.user,
+            date=None if key is None else key.date,
+            hour=None if key is None else key.hour,
+            reference_id=None if reference is None else reference.reference_id,
+            object=named,
+            batch_id=self.batch,
+            **place,
+        )
 
 
-def _covered(tp: TopicPartition, rows: Iterator[Row]) -> Iterator[Row]:
-    """Outline: lines pass by once; those that are not committed are kept."""
-    span = next(rows)
-    window, again = (span["window_first"], span["window_next"]), span["committed_again"]
-    near: list[LineOfFlush] = []
-
-    def passing() -> Iterator[LineOfFlush]:
-        for row in chain([span], rows):
-            if row["first_offset"] is None:
-                return
-            line = LineOfFlush(*(row[name] for name in LineOfFlush._fields))
-            is_committed = again is not None and line.next_offset <= again
-            if not is_committed and _is_in(window, max(line.first_offset, again or 0), line.next_offset):
-                near.append(line)
-            yield line
-
-    lines = passing()
-    for wrong, line in judge_joins(tp, lines, start=span["start"], committed=span["committed"] or 0):
-        if _is_in(window, wrong.offset, wrong.end):
-            yield finding(wrong, {} if line is None else line._asdict())
-    deque(lines, maxlen=0)  # those behind the committed offset
-    for wrong, line in judge_uncommitted(tp, near, committed=again):
-        yield finding(wrong, line._asdict())
-
-
-def _rows(batches: Batches) -> Iterator[Row]:
-    """Yield rows, some at a time: one may have thousands of lines."""
+def judged_of(findings: PlacedFindings, context: Context, batches: Iterable[ComparedBatch]) -> JudgedBatches:
+    """Gather what was said and counted while these batches were judged."""
+    judged = JudgedBatches(examples=[], kinds={}, hours={}, record_hours={}, source={})
     for batch in batches:
-        for at in range(0, batch.num_rows, _ROWS_AT_ONCE):
-            yield from batch.slice(at, _ROWS_AT_ONCE).to_pylist()
+        _count(judged, batch)
+    judged.counts, judged.dead_letters = dict(context.counts), dict(context.dead_letters)
+    judged.examples = findings.found
+    judged.kinds = {place: dict(kinds) for place, kinds in findings.kinds.items()}
+    judged.doubts, judged.notes = findings.doubts, findings.notes
+    return judged
 
 
-def _is_in(window: tuple[int, int] | None, begin: int | None, end: int | None) -> bool:
-    return window is not None and (begin is None or begin < window[1]) and (end is None or end > window[0])
+def _count(judged: JudgedBatches, compared: ComparedBatch) -> None:
+    batch, name = compared.batch, compared.batch.name
+    for reference in compared.told.references:
+        _, date, hour = reference.partition_key
+        counts = judged.hours.setdefault(BatchHour(name, date, hour), HourCounts())
+        counts.references += 1
+        counts.bytes += sum(length for _, length in reference.location.ranges)
+    for span in batch.owned:
+        column = compared.source.columns[span.tp]
+        _count_entries(judged, name, column, span)
+        _count_records(judged, column, span, ended_at_ms=batch.ended_at_ms if batch.records else None)
 
 
-def _tp(row: Row) -> TopicPartition:
-    return TopicPartition(row["topic"], row["partition"])
+def _count_entries(judged: JudgedBatches, name: str, column: SourceColumn, span: OffsetSpan) -> None:
+    for row in column.rows(span.first, span.next):
+        key = column.shapes[row].key
+        if key is not None:
+            counts = judged.hours.setdefault(BatchHour(name, key.date, key.hour), HourCounts())
+            counts.expected += 1
+            counts.in_files += bool(column.files[row])
+            counts.in_dead_letters += bool(column.letters[row])
 
 
-def finding(wrong: Wrong, of: Mapping[str, Any]) -> Row:
-    """Return a fault as a row of `frames.FINDING`; `of` may have its batch id and worker."""
-    topic, partition = wrong.tp or (None, None)
-    return {
-        "kind": wrong.kind.value,
-        "count": wrong.number,
-        "topic": topic,
-        "partition": partition,
-        "offset": wrong.offset,
-        "batch_id": of.get("batch_id"),
-        "worker": of.get("worker"),
-        "text": wrong.text,
-    }
+def _count_records(judged: JudgedBatches, column: SourceColumn, span: OffsetSpan, *, ended_at_ms: int | None) -> None:
+    records = entries = 0
+    for timestamp_ms, rows in column.records(span.first, span.next):
+        hour = None if timestamp_ms is None else timestamp_ms // HOUR_MS
+        counts = judged.record_hours.setdefault(hour, RecordCounts(lags={}))
+        counts.records += 1
+        counts.entries += len(rows)
+        records += 1
+        entries += len(rows)
+        for files, letters in ((column.files[row], column.letters[row]) for row in rows):
+            counts.in_files += bool(files)
+            counts.in_dead_letters += bool(letters)
+            counts.missing += not files and not letters
+            counts.duplicated += max(0, files - 1)
+        if timestamp_ms is not None and ended_at_ms is not None:
+            lag = _rounded(ended_at_ms - timestamp_ms)
+            counts.lags[lag] = counts.lags.get(lag, 0) + 1
+    known = judged.source.get(span.tp, (0, 0))
+    judged.source[span.tp] = known[0] + records, known[1] + entries
+
+
+def _rounded(value: int) -> int:
+    """Round to three significant digits: so there are few lags, however many records."""
+    return round(float(f"{value:.3g}"))
+
+
+def percentile(counts: dict[int, int], part: float) -> int | None:
+    """Return the lowest value that so large a part of all values reaches; None if there are none."""
+    wanted, reached = part * sum(counts.values()), 0
+    for value, count in sorted(counts.items()):
+        reached += count
+        if reached >= wanted:
+            return value
+    return None
+
+
+def ids_of(batches: Iterable[ComparedBatch]) -> Iterator[str]:
+    """Yield the unique ids of the entries for which batches answer, and that files must have."""
+    for compared in batches:
+        for span in compared.batch.owned:
+            column = compared.source.columns[span.tp]
+            for row in column.rows(span.first, span.next):
+                name = column.ids[row]
+                if name is not None and not (column.letters[row] and not column.files[row]):
+                    yield name

@@ -69,7 +69,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 class Window(msgspec.Struct, frozen=True, kw_only=True):
     """The requested window; None at both ends means everything for which the worker answers.
 
-    `padding_s` is the time by which record timestamps may be out of order: so much more of the source is read.
+    An audit of the outputs has the flushes that ended in it, one of an archive records by their timestamps. `padding_s`
+    is the time by which these may be out of order: so much more of the source is read.
     """
 
     from_ms: int | None
@@ -168,32 +169,19 @@ class Ids(msgspec.Struct, frozen=True, kw_only=True):
 class Hour(msgspec.Struct, frozen=True, kw_only=True):
     """One date and hour of event time: its entries by the source, those found, and its findings.
 
-    `expected` deliverable entries belong here; `in_files` and `in_dead_letters` of them were found (anywhere). The five
-    counts after them are findings of these entries; `findings` has all kinds, by name. `files`, `bytes` and `users` are
-    those of the references of this hour, bytes without the headers of objects; `file_bytes_*` is how much of them one
-    reference has (None: there is none, or the result is older than this field). `is_whole`: every committed reference
-    of the hour lies wholly in what was audited, so the verdict is of the hour and not of a part of it.
+    `expected` deliverable entries belong here; `in_files` and `in_dead_letters` of them were found (anywhere).
+    `findings` are those of its entries and references, by kind. `bytes` are those of the blocks of its references.
     """
 
     date: str
     hour: int
     verdict: Verdict
-    is_whole: bool
     expected: int = 0
     in_files: int = 0
     in_dead_letters: int = 0
-    missing: int = 0
-    duplicated: int = 0
-    unexpected: int = 0
-    misplaced: int = 0
-    altered: int = 0
     findings: dict[str, int] = {}
-    files: int = 0
+    references: int = 0
     bytes: int = 0
-    users: int = 0
-    file_bytes_p50: int | None = None
-    file_bytes_p99: int | None = None
-    file_bytes_max: int | None = None
 
 
 class RecordHour(msgspec.Struct, frozen=True, kw_only=True):

@@ -16,7 +16,10 @@ _SUBJECTS = {Witness.OUTPUTS: "", Witness.CSV: "against archived CSV "}
 def to_text(result: Result) -> str:
     """Write findings, doubts and counts."""
     counts = {name: count for name, count in msgspec.to_builtins(result.counts).items() if count is not None}
-    lines = [f"audit {_SUBJECTS[result.against]}of {window_text(result.window)}", *_table(counts.items())]
+    lines = [
+        f"audit {_SUBJECTS[result.against]}of {window_text(result.window, result.against)}",
+        *_table(counts.items()),
+    ]
     if result.archive is not None:
         lines += ["", "archive", *_table(msgspec.to_builtins(result.archive).items())]
     lines += ["", "dead letters by reason", *_table(result.dead_letters.items() or [("none", 0)])]
@@ -45,11 +48,12 @@ def _place(example: Example) -> str:
     return f"{', '.join(parts)}: " if parts else ""
 
 
-def window_text(window: Window) -> str:
+def window_text(window: Window, witness: Witness = Witness.OUTPUTS) -> str:
     """Return what a window is in words, in UTC."""
     if window.is_everything:
         return "everything"
-    return f"records from {_moment(window.from_ms)} until {_moment(window.until_ms)}"
+    times = f"from {_moment(window.from_ms)} until {_moment(window.until_ms)}"
+    return f"records {times}" if witness is Witness.CSV else f"flushes that ended {times}"
 
 
 def _moment(moment_ms: int | None) -> str:

@@ -7,6 +7,7 @@ import sys
 import time
 import uuid
 from contextlib import contextmanager, suppress
+from functools import cache
 from typing import TYPE_CHECKING
 
 import structlog
@@ -23,7 +24,7 @@ from log_partitioner_pipeline.jobs.audit_options import archive_of, window_of
 from log_partitioner_pipeline.session import is_running, open_session
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from pyspark.sql import SparkSession
@@ -57,18 +58,20 @@ def _start(settings: JobSettings, arguments: argparse.Namespace, metrics: AuditM
     window_of(arguments)  # what is wrong with the options is said before Spark starts
     if archive_of(arguments, settings.pipeline.csv.location) is not None:
         require_ids(settings)
-    with _no_trace():
-        spark = open_session(settings, name="audit")
-    return Runs(spark, settings, arguments, metrics)
+    return Runs(cache(lambda: open_session(settings, name="audit")), settings, arguments, metrics)
 
 
 class Runs:
-    """The audits of one process."""
+    """The audits of one process; `open_spark` opens its session where one is needed, and returns it from then on."""
 
     def __init__(
-        self, spark: SparkSession, settings: JobSettings, arguments: argparse.Namespace, metrics: AuditMetrics
+        self,
+        open_spark: Callable[[], SparkSession],
+        settings: JobSettings,
+        arguments: argparse.Namespace,
+        metrics: AuditMetrics,
     ) -> None:
-        self._spark = spark
+        self._open_spark = open_spark
         self._settings = settings
         self._arguments = arguments
         self._metrics = metrics
@@ -93,7 +96,7 @@ class Runs:
         try:
             return self._audit()
         except PipelineError as error:
-            if not is_running(self._spark):
+            if not is_running(self._open_spark()):
                 raise  # no later audit could tell either: whoever has started this process starts it again
             return failed(str(error), window_of(self._arguments), Witness(self._arguments.against))
 
@@ -106,7 +109,7 @@ class Runs:
         window = window_of(given)
         location = archive_of(given, self._settings.pipeline.csv.location)
         if location is not None:
-            return audit_archive(self._spark, self._settings, location, window, examples=given.examples)
+            return audit_archive(self._open_spark(), self._settings, location, window, examples=given.examples)
         options = Options(
             window=window,
             table=given.table,
@@ -115,7 +118,7 @@ class Runs:
             require_caught_up=given.require_caught_up,
             examples=given.examples,
         )
-        return Auditor(self._spark, self._settings, options).run()
+        return Auditor(self._open_spark, self._settings, options).run()
 
     def _publish_or_say_why_not(self, result: Result) -> int:
         try:

@@ -15,17 +15,24 @@ from log_partitioner_pipeline.errors import PipelineError
 
 def add_audit_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of the command."""
-    parser.add_argument("--from", dest="begin", type=_moment_ms, metavar="TIME", help="records from here on (ISO-8601)")
-    parser.add_argument("--until", dest="end", type=_moment_ms, metavar="TIME", help="records before this (ISO-8601)")
     parser.add_argument(
-        "--last", type=_seconds, metavar="DURATION", help="a window so long, up to --padding before now"
+        "--from", dest="begin", type=_moment_ms, metavar="TIME", help="flushes that ended from here on (ISO-8601)"
+    )
+    parser.add_argument(
+        "--until", dest="end", type=_moment_ms, metavar="TIME", help="flushes that ended before this (ISO-8601)"
+    )
+    parser.add_argument(
+        "--last",
+        type=_seconds,
+        metavar="DURATION",
+        help="a window so long, up to now; of an archive, to --padding before",
     )
     parser.add_argument(
         "--padding",
         type=_seconds,
         default=600.0,
         metavar="DURATION",
-        help="how far record times may stray; by default 10m",
+        help="of an archive, whose windows are of record times: how far these may stray; by default 10m",
     )
     parser.add_argument(
         "--against",
@@ -108,14 +115,15 @@ def window_of(given: argparse.Namespace) -> Window:
         PipelineError: the options contradict each other.
     """
     begin, end = given.begin, given.end
+    padding_s = given.padding if given.against == Witness.CSV else 0.0
     if given.last is not None:
         if begin is not None or end is not None:
             raise PipelineError("--last is a window of its own: give it, or --from and --until")
-        end = time.time_ns() // 1_000_000 - round(given.padding * 1000)
+        end = time.time_ns() // 1_000_000 - round(padding_s * 1000)
         begin = end - round(given.last * 1000)
     if begin is not None and end is not None and begin >= end:
         raise PipelineError("--from is not before --until")
-    return Window(from_ms=begin, until_ms=end, padding_s=given.padding)
+    return Window(from_ms=begin, until_ms=end, padding_s=padding_s)
 
 
 def _add_logs(parser: argparse.ArgumentParser) -> None:

@@ -21,7 +21,8 @@ import structlog
 from log_partitioner.formats.flush_record import Lineage
 from log_partitioner_pipeline.activity import DAYS_TABLE, HOURS_TABLE
 from log_partitioner_pipeline.announced import ANNOUNCED_AT, table_names
-from log_partitioner_pipeline.audit.verdicts import read_passed
+from log_partitioner_pipeline.audit import audited
+from log_partitioner_pipeline.audit.audited import read_passed
 from log_partitioner_pipeline.entries import EntryTable
 from log_partitioner_pipeline.errors import PipelineError, TableError
 from log_partitioner_pipeline.jobs import sentences
@@ -105,7 +106,6 @@ class Compact:
         self._spark = spark
         self._all_settings = settings
         self._settings = settings.pipeline.compact
-        self._verdicts = settings.pipeline.audit.verdicts_table
         self._topic = settings.worker.kafka.references_topic
         self._lineage = Lineage(settings.worker.kafka.group_id, [])
         self._zone = settings.worker.partition.zone
@@ -184,7 +184,7 @@ class Compact:
         settings = self._all_settings.pipeline
         beside = (
             *(settings.table.beside(HOURS_TABLE), settings.table.beside(DAYS_TABLE)),
-            *(settings.audit.verdicts_table, settings.compact.retired_table),
+            *(*audited.table_names(self._all_settings), settings.compact.retired_table),
         )
         return [self.upkeep, *self._announced(), *self._upkeep_of(beside)]
 
@@ -206,12 +206,12 @@ class Compact:
 
     def _passed_hours(self) -> list[PassedHour]:
         """Return the hours of UTC that have passed; none in a zone whose hours are no hours of UTC."""
-        passed = read_passed(
-            self._spark, name=self._verdicts, references_topic=self._topic, group_id=self._lineage.group_id
-        )
+        passed = read_passed(self._spark, self._all_settings, self._lineage)
         try:
             return [
-                PassedHour(hour, one.offsets) for one in passed for hour in utc_hours(one.date, one.hour, self._zone)
+                PassedHour(hour, passed.offsets)
+                for date, of_zone in passed.hours
+                for hour in utc_hours(date, of_zone, self._zone)
             ]
         except PipelineError as error:
             self._log.warning("nothing_is_rewritten", reason=str(error))

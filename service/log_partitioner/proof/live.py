@@ -26,6 +26,7 @@ from log_partitioner.proof.accounting import tp_of
 from log_partitioner.proof.audit.announced import Announced, Told
 from log_partitioner.proof.audit.context import Address, Context, FetchedObject
 from log_partitioner.proof.audit.flush import judge_flush
+from log_partitioner.proof.audit.judge import RangeReader
 from log_partitioner.proof.audit.put_away import find_put_away
 from log_partitioner.proof.audit.ranges import Ranges, hull
 from log_partitioner.proof.audit.report import Findings
@@ -52,13 +53,6 @@ class StoredObjects(Protocol):
             ReadBackError: it cannot be read now, or not before the deadline.
             StoreRefusedError: no permission.
         """
-
-
-class RangeReader(Protocol):
-    """The source, read by offset; see `KafkaTopics`."""
-
-    def read(self, ranges: OffsetRanges) -> Iterator[SourceRecord]:
-        """Yield the records of these ranges; CouldNotTellError if they are not to be had."""
 
 
 OpenSource = Callable[[Callable[[], Deadline]], AbstractContextManager[RangeReader]]

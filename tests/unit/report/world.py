@@ -122,23 +122,18 @@ def result(
     )
 
 
-def hour(nth: int, *, findings: dict[str, int] | None = None, files: int = 4) -> Hour:
+def hour(nth: int, *, findings: dict[str, int] | None = None, references: int = 4) -> Hour:
     """Make the n-th date and hour since `T0_MS`."""
     at = datetime.fromtimestamp((T0_MS + nth * HOUR_MS) / 1000, UTC)
     return Hour(
         date=f"{at:%Y-%m-%d}",
         hour=at.hour,
         verdict=Verdict.FINDINGS if findings else Verdict.CLEAN,
-        is_whole=True,
         expected=100,
         in_files=100,
         findings=findings or {},
-        files=files,
-        bytes=files * 2048,
-        users=3,
-        file_bytes_p50=1500,
-        file_bytes_p99=2900,
-        file_bytes_max=3100,
+        references=references,
+        bytes=references * 2048,
     )
 
 

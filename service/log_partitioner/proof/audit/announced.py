@@ -71,6 +71,11 @@ class AnnouncedBatch:
     places: OffsetRanges = field(default_factory=dict)
 
     @property
+    def name(self) -> str:
+        """Its id; offsets that no batch covers are named by the first of them."""
+        return self.batch_id or ", ".join(f"no flush of {span.tp} from {span.first}" for span in self.owned)
+
+    @property
     def record(self) -> FlushRecord | BackfillRecord | None:
         """Its record, if it has one."""
         return self.run or (self.records[-1] if self.records else None)
@@ -90,19 +95,18 @@ class AnnouncedBatch:
 
 @dataclass
 class Told:
-    """References and dead letters of one batch, in the order of messages and lines."""
+    """References and dead letters of one batch, in the order of messages and lines; `places` are the references'."""
 
     references: list[Reference] = field(default_factory=list)
+    places: list[tuple[TopicPartition, int]] = field(default_factory=list)
     letters: list[SeenDeadLetter] = field(default_factory=list)
     messages: int = 0
 
     def sums(self) -> Sums:
-        """Add them up."""
-        letters = len(self.letters)
-        sums = Sums(
-            references=len(self.references), reference_messages=self.messages - letters, dead_letter_records=letters
-        )
-        for source in (one for reference in self.references for one in reference.sources):
+        """Add them up, each reference id once."""
+        letters, once = len(self.letters), {one.reference_id: one for one in self.references}
+        sums = Sums(references=len(once), reference_messages=self.messages - letters, dead_letter_records=letters)
+        for source in (one for reference in once.values() for one in reference.sources):
             sums.in_files[tp_of(source)] += source.entries
         for letter in self.letters:
             sums.dead_letters[letter.tp] += letter.entries
@@ -211,6 +215,7 @@ class Announced:
             return  # the index has told
         if told.is_ours and (batch := batches.get(told.batch_id)) is not None:
             batch.references += told.references
+            batch.places += [(message.tp, message.offset)] * len(told.references)
             batch.letters += [told.letter] if told.letter else []
             batch.messages += 1
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, NamedTuple
@@ -13,6 +13,8 @@ from log_partitioner.proof.oracle.judge import Judge
 from log_partitioner.proof.oracle.published_schema import HeaderSchema
 
 if TYPE_CHECKING:
+    from typing import Any
+
     from log_partitioner.config.settings import Settings
     from log_partitioner.formats.model import SourceRecord, TopicPartition
     from log_partitioner.formats.reference import Reference
@@ -44,7 +46,10 @@ class Context:
 
     `open_objects` returns the objects of addresses in their order, None for a missing one; `read_again` a record of
     the source. Below `lows` the source is gone. `are_whole`: references and dead letters still have their beginning.
-    `require_time` is called for each row, and may raise.
+    `require_time` is called for each row, and may raise. `retired` are the rows of references whose objects are
+    retired, by reference id, as the table has them: `_meta` and the digest of the values. `is_erased` says of a
+    reference and its message that its user was erased: nobody has its entries where its object is gone. `on_row` sees
+    each row: its reference, `_meta` and digest. `keeps_ids`: the unique ids of the source are kept beside its entries.
     """
 
     settings: Settings
@@ -55,6 +60,10 @@ class Context:
     lows: Mapping[TopicPartition, int] = field(default_factory=dict)
     are_whole: bool = True
     require_time: Callable[[], None] = lambda: None
+    retired: Mapping[str, Sequence[tuple[dict[str, Any], bytes]]] = field(default_factory=dict)
+    is_erased: Callable[[Reference, TopicPartition, int], bool] = lambda *_: False
+    on_row: Callable[[Reference, dict[str, Any], bytes], None] = lambda *_: None
+    keeps_ids: bool = False
 
     def __post_init__(self) -> None:
         self.judge = Judge(self.settings)
@@ -71,7 +80,7 @@ class Context:
     def refute(self, reference: Reference, text: str) -> None:
         """Count a statement of a reference that is not true."""
         text = f"{where_of(reference)}: {text}"[:EXAMPLE_CHARS_MAX]
-        self.findings.add(Kind.REFERENCE_WRONG, text, reference.location.object)
+        self.findings.add(Kind.REFERENCE_WRONG, text, reference.location.object, reference=reference)
 
     def explain(self, tp: TopicPartition, offset: int, index: int) -> Mapping[Kind, object] | None:
         """Read an entry of the source again: the `_meta` and the values that its row must have."""

@@ -57,6 +57,7 @@ class ComparedBatch(NamedTuple):
     """A batch whose references, objects and dead letters are compared; its offsets remain to be accounted for."""
 
     batch: AnnouncedBatch
+    told: Told
     source: FlushSource
     objects: FlushObjects
     sums: Sums
@@ -74,18 +75,21 @@ class ComparedBatch(NamedTuple):
 
 def judge_flush(
     context: Context, batch: AnnouncedBatch, told: Told, records: Iterable[SourceRecord], strays: Strays
-) -> None:
+) -> ComparedBatch:
     """Judge a batch's output. `records` are the source at its `spans`, TopicPartitions in offset order."""
-    account(context, compare(context, batch, told, records), strays)
+    compared = compare(context, batch, told, records)
+    account(context, compared, strays)
+    return compared
 
 
 def compare(context: Context, batch: AnnouncedBatch, told: Told, records: Iterable[SourceRecord]) -> ComparedBatch:
     """Compare references, objects and dead letters of a batch with the source."""
-    source = FlushSource()
+    context.findings.batch = batch.name
+    source = FlushSource(keeps_ids=context.keeps_ids)
     for record in records:
         source.add(record, context.judge.judge(record))
     objects = FlushObjects(context, source)
-    objects.check(told.references)
+    objects.check(told)
     _check_references(context, batch.record, told.references)
     seen: set[object] = set()
     for letter in told.letters:
@@ -93,12 +97,13 @@ def compare(context: Context, batch: AnnouncedBatch, told: Told, records: Iterab
     is_cut = batch.run is not None and not batch.run.is_finished
     if not context.are_whole:
         is_cut |= all(one.reference_id != reference_id(one.batch_id, 0) for one in told.references)
-    return ComparedBatch(batch, source, objects, told.sums(), is_cut)
+    return ComparedBatch(batch, told, source, objects, told.sums(), is_cut)
 
 
 def account(context: Context, compared: ComparedBatch, strays: Strays) -> None:
     """Count the outcome of each entry for which a batch answers, and compare it with the batch's record."""
     batch, source = compared.batch, compared.source
+    context.findings.batch = batch.name
     for span in batch.owned:
         column = source.columns[span.tp]
         for stray in _within(strays, span):
@@ -112,7 +117,7 @@ def account(context: Context, compared: ComparedBatch, strays: Strays) -> None:
 
 def _check_record(context: Context, compared: ComparedBatch, strays: Strays) -> None:
     """Check flush records, or the run record, against the source and what the batch has published."""
-    batch, source, objects, sums, is_cut = compared
+    batch, _, source, objects, sums, is_cut = compared
     where = f"batch {batch.batch_id}"
     if batch.places and batch.record is None:
         kind = Kind.REFERENCE_WRONG if sums.references else Kind.DEAD_LETTER_WRONG
@@ -155,7 +160,8 @@ def _check_references(
     for number, count in Counter(one.reference_id for one in references).items():
         if count > 1:
             text = f"reference id {number}: used {count} times"
-            context.findings.add(Kind.REFERENCE_DUPLICATED, text, count=count - 1)
+            again = next(one for one in references if one.reference_id == number)
+            context.findings.add(Kind.REFERENCE_DUPLICATED, text, count=count - 1, reference=again)
     if record is None:
         return
     covered = {tp_of(one): (one.first_offset, one.next_offset) for one in record.topic_partitions}
@@ -175,18 +181,19 @@ def _account(context: Context, span: OffsetSpan, column: SourceColumn) -> None:
     missing = [row for row in rows if not column.files[row] and not column.letters[row]]
     for row in missing:
         kind = Kind.DEAD_LETTER_MISSING if column.shapes[row].key is None else Kind.MISSING
-        context.findings.add(kind, *_name(tp, column, row))
+        context.findings.add(kind, *_name(tp, column, row), key=column.shapes[row].key)
     for row in rows:
         files, letters = column.files[row], column.letters[row]
         if files + letters < 2:  # noqa: PLR2004
             continue
         (name, place), shape = _name(tp, column, row), column.shapes[row]
         if shape.key is not None and files > 1:
-            context.findings.add(Kind.DUPLICATED, f"{name}: {files} times in files", place, count=files - 1)
+            text = f"{name}: {files} times in files"
+            context.findings.add(Kind.DUPLICATED, text, place, count=files - 1, key=shape.key)
         surplus = letters + (min(files, 1) if shape.key is not None else 0) - 1
         if letters and surplus > 0 and shape.reasons:
             text = f"{name}: {letters} times in dead letters, {files} times in files"
-            context.findings.add(Kind.DEAD_LETTER_DUPLICATED, text, place, count=surplus)
+            context.findings.add(Kind.DEAD_LETTER_DUPLICATED, text, place, count=surplus, key=shape.key)
     files, letters = (len(rows) - some[rows.start : rows.stop].count(0) for some in (column.files, column.letters))
     seen = {"entries_in_files": files, "entries_in_dead_letters": letters}
     context.counts.update({"source_records": totals.records, "source_entries": totals.entries, **seen})

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from log_partitioner.formats.model import PartitionKey
+    from log_partitioner.proof.audit.announced import Told
     from log_partitioner.proof.audit.context import Context, FetchedObject
     from log_partitioner.proof.audit.source import FlushSource
     from log_partitioner.proof.oracle.expected_schema import Type
@@ -78,11 +79,18 @@ class FlushObjects:
         self._findings = context.findings
         self._schemas = FlushSchemas(context)
         self._unnamed: list[tuple[str, str]] = []
+        self._erased: set[str] = set()
         self._last: dict[tuple[PartitionKey, TopicPartition], tuple[int, int]] = {}
 
-    def check(self, references: list[Reference]) -> None:
+    def check(self, told: Told) -> None:
         """Check all objects of a flush."""
         groups: dict[Address, list[Reference]] = {}
+        references = told.references
+        self._erased = {
+            reference.reference_id
+            for reference, place in zip(references, told.places, strict=True)
+            if self._context.is_erased(reference, *place)
+        }
         for reference in references:
             place = reference.location
             groups.setdefault(Address(place.bucket, place.object, place.version_id), []).append(reference)
@@ -99,10 +107,14 @@ class FlushObjects:
         key, own = address.key, self._context.settings.s3.bucket
         if address.bucket != own:
             text = f"{key}: it is said to be in bucket {address.bucket}, the settings say {own}"
-            self._findings.add(Kind.REFERENCE_WRONG, text, key)
+            self._findings.add(Kind.REFERENCE_WRONG, text, key, reference=references[0])
         if stored is None:
-            self._findings.add(Kind.OBJECT_MISSING, f"{key}: there is no such object", key)
             self._schemas.leave_out(references)
+            if all(one.reference_id in {*self._context.retired, *self._erased} for one in references):
+                self._check_retired(references)
+            else:
+                text = f"{key}: there is no such object"
+                self._findings.add(Kind.OBJECT_MISSING, text, key, reference=references[0])
             return
         self._context.counts["object_bytes"] += len(stored.data)
         is_altered = self._check_bytes(references, stored)
@@ -127,13 +139,38 @@ class FlushObjects:
                 are_read = False
         spans.sort()
         if any(begin < end for (_, end), (begin, _) in pairwise(spans)):
-            self._findings.add(Kind.REFERENCE_WRONG, f"{key}: the same bytes are referenced twice", key)
+            text = f"{key}: the same bytes are referenced twice"
+            self._findings.add(Kind.REFERENCE_WRONG, text, key, reference=references[0])
         reached = container.header_bytes
         for begin, end in [*spans, (container.size, container.size)] if are_read else ():
             if begin > reached:
                 self._unnamed.append((f"{key}: no reference names its bytes [{reached}, {begin})", key))
                 self._schemas.leave_out(references)
             reached = max(reached, end)
+
+    def _check_retired(self, references: list[Reference]) -> None:
+        """Check the rows that the table has of an object that is retired, in place of its own."""
+        counts = self._context.counts
+        counts["objects_retired"] += 1
+        for reference in references:
+            if reference.reference_id in self._erased:
+                self._count_erased(reference)
+                continue
+            tally = Tally()
+            for meta, digested in self._context.retired[reference.reference_id]:
+                self._check_row(meta, digested, reference, tally)
+            counts.update(rows_read=tally.entries, rows_retired=tally.entries)
+            for problem in tally.problems_of(reference):
+                self._context.refute(reference, f"its object is retired, and of what the table has of it: {problem}")
+
+    def _count_erased(self, reference: Reference) -> None:
+        """Count the entries of an erased user as seen, where nothing has them any more."""
+        for one in reference.sources:
+            column = self._source.columns[tp_of(one)]
+            for row in column.rows(one.min_offset, one.max_offset + 1):
+                if column.shapes[row].key == reference.partition_key and not column.files[row]:
+                    count_seen(column.files, row)
+                    self._context.counts["entries_erased"] += 1
 
     def finish(self, *, has_all: bool, is_cut: bool, is_made_good: bool) -> None:
         """Judge the facts that concern a batch as a whole.
@@ -154,7 +191,7 @@ class FlushObjects:
         """Add a finding about an unreadable object, unless the object was altered, which is a finding already."""
         if not is_altered:
             text = f"{where}: not a valid Avro file: {type(error).__name__} {error}"[:300]
-            self._findings.add(kind, text, references[0].location.object)
+            self._findings.add(kind, text, references[0].location.object, reference=references[0])
         self._schemas.leave_out(references)
 
     def _check_bytes(self, references: list[Reference], stored: FetchedObject) -> bool:
@@ -170,7 +207,8 @@ class FlushObjects:
             }
             wrong = [f"{name} is {has}, reference says {said}" for name, (has, said) in facts.items() if has != said]
             if wrong:
-                self._findings.add(Kind.OBJECT_ALTERED, f"{key}: {'; '.join(wrong)}", key)
+                text = f"{key}: {'; '.join(wrong)}"
+                self._findings.add(Kind.OBJECT_ALTERED, text, key, reference=references[0])
                 is_altered = True
         return is_altered
 
@@ -186,7 +224,7 @@ class FlushObjects:
                 except RestoreError as error:
                     values = {"": str(error)}
                 self._context.require_time()
-                self._check_row(row[META], values, reference, tally)
+                self._check_row(row[META], digest(values), reference, tally, values)
         self._context.counts["rows_read"] += tally.entries
         if tally.entries and tally.misplaced == tally.entries:
             return  # blocks of another PartitionKey: nothing else that the reference says can be true of them
@@ -207,10 +245,13 @@ class FlushObjects:
         if is_other:
             self._context.refute(reference, f"the key does not name {user!r} {date} {hour:02}")
 
-    def _check_row(self, meta: dict[str, Any], values: object, reference: Reference, tally: Tally) -> None:
-        """Check a row, and note that its entry was seen in a file."""
+    def _check_row(
+        self, meta: dict[str, Any], digested: bytes, reference: Reference, tally: Tally, values: object = None
+    ) -> None:
+        """Check a row, and note that its entry was seen in a file; `digested` is the digest of its values."""
         tp, offset, index = place = TopicPartition(meta["topic"], meta["partition"]), meta["offset"], meta["index"]
         tally.add(meta, tp)
+        self._context.on_row(reference, meta, digested)
         key = reference.partition_key
         before = self._last.get((key, tp), (-1, -1))  # in this reference, or in one before it
         if before >= (offset, index):
@@ -237,17 +278,25 @@ class FlushObjects:
             tally.misplaced += 1
         if shape.key != key or meta["user"] != shape.key.user:
             text = f"belongs to {tuple(shape.key)}, is under {tuple(key)}, user {meta['user']!r}"
-            self._add(Kind.MISPLACED, reference, place, text)
+            self._add(Kind.MISPLACED, reference, place, text, shape.key)
         root = None if meta["root"] is None else RootLink(*(meta["root"][name] for name in RootLink._fields))
         if not column.has_meta(row, (meta["event_time"], meta["id"], meta["timestamp"], root)):
             found = {name: meta[name] for name in ("event_time", "id", "timestamp")}
             self._differs(Kind.META, reference, place, {**found, "root": root})
-        if not column.has_digest(row, digest(values)):
+        if not column.has_digest(row, digested):
             self._differs(Kind.ALTERED, reference, place, values)
 
-    def _add(self, kind: Kind, reference: Reference, place: tuple[TopicPartition, int, int], text: str) -> None:
+    def _add(
+        self,
+        kind: Kind,
+        reference: Reference,
+        place: tuple[TopicPartition, int, int],
+        text: str,
+        key: PartitionKey | None = None,
+    ) -> None:
         tp, offset, index = place
-        self._findings.add(kind, f"{where_of(reference)}: {tp} offset {offset} index {index}: {text}", place)
+        text = f"{where_of(reference)}: {tp} offset {offset} index {index}: {text}"
+        self._findings.add(kind, text, place, reference=reference, key=key)
 
     def _differs(self, kind: Kind, reference: Reference, place: tuple[TopicPartition, int, int], found: object) -> None:
         """Add a finding; an example reads the source again, to name the difference."""

@@ -16,11 +16,23 @@ from log_partitioner.proof.accounting import ExitCode
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from log_partitioner.formats.model import TopicPartition
+    from log_partitioner.formats.model import PartitionKey, TopicPartition
+    from log_partitioner.formats.reference import Reference
     from log_partitioner.proof.accounting import Wrong
 
     Place = str | tuple[TopicPartition, *tuple[int, ...]]
     """The place of a finding: an object's key, or a TopicPartition, then offset and index as far as they are known."""
+
+
+class PlacedFinding(NamedTuple):
+    """Findings at one place, `number` of them, with what is known of the place."""
+
+    kind: Kind
+    text: str
+    place: Place | None
+    number: int
+    reference: Reference | None
+    key: PartitionKey | None
 
 
 class Findings:
@@ -32,18 +44,34 @@ class Findings:
         self.places: list[tuple[Kind, Place]] = []
         self.doubts: list[str] = []
         self.notes: list[str] = []
+        self.batch: str | None = None
+        """The name of the batch that is being judged."""
         self._examples_max = examples_max
 
     def wants_example(self, kind: Kind) -> bool:
         """Return whether the next finding of this kind would be shown."""
         return len(self.examples.get(kind, ())) < self._examples_max
 
-    def add(self, kind: Kind, text: str, place: Place | None = None, *, count: int = 1) -> None:
-        """Count a finding."""
-        self.counts[kind] += count
+    def add(
+        self,
+        kind: Kind,
+        text: str,
+        place: Place | None = None,
+        *,
+        count: int = 1,
+        reference: Reference | None = None,
+        key: PartitionKey | None = None,
+    ) -> None:
+        """Count a finding; `reference` is that of its row or object, `key` that of its entry, if they are known."""
+        self.take(PlacedFinding(kind, text, place, count, reference, key))
+
+    def take(self, finding: PlacedFinding) -> None:
+        """Count a finding, and keep it if it is among the first of its kind."""
+        kind = finding.kind
+        self.counts[kind] += finding.number
         if self.wants_example(kind):
-            self.examples.setdefault(kind, []).append(text)
-            self.places += [] if place is None else [(kind, place)]
+            self.examples.setdefault(kind, []).append(finding.text)
+            self.places += [] if finding.place is None else [(kind, finding.place)]
 
     def tell(self, wrong: Wrong, where: str) -> None:
         """Count a contradiction; `where` names its place."""

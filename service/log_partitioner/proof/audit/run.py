@@ -17,8 +17,9 @@ from log_partitioner.config.s3_settings import ATTEMPTS
 from log_partitioner.config.section import moment_of, seconds_of
 from log_partitioner.errors import CouldNotTellError, StoreRefusedError
 from log_partitioner.proof.accounting import ExitCode
-from log_partitioner.proof.audit.audit import EXAMPLES, THREADS, Audit, Options
+from log_partitioner.proof.audit.audit import EXAMPLES, Audit, Options
 from log_partitioner.proof.audit.context import Address, FetchedObject
+from log_partitioner.proof.audit.judge import THREADS
 from log_partitioner.proof.audit.report import Report
 from log_partitioner.proof.audit.whose import Groups, of_group
 from log_partitioner.proof.audit.window import FlushWindow

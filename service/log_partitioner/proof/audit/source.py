@@ -17,6 +17,8 @@ from log_partitioner.proof.oracle.equal import DIGEST_BYTES
 from log_partitioner.proof.oracle.judge import JudgedRecord, record_digest, value_digest
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from log_partitioner.formats.model import PartitionKey, RootLink, SourceRecord, TopicPartition
     from log_partitioner.proof.oracle.decode import Reasons
     from log_partitioner.proof.oracle.expected_schema import Type
@@ -50,6 +52,8 @@ class SourceColumn:
         self.shapes: list[EntryShape] = []
         # How often each entry was seen in files and in dead letters.
         self.files, self.letters = bytearray(), bytearray()
+        self.ids: list[str | None] = []
+        """The unique id of each entry, if they are kept."""
 
     def add(self, record: SourceRecord, judged: JudgedRecord, shared: dict[Hashable, Any]) -> None:
         """Take the next record; `shared` has the parts that entries share."""
@@ -68,6 +72,13 @@ class SourceColumn:
         self._first_rows.append(len(self.shapes))
         self.files.extend(bytes(len(judged.entries)))
         self.letters.extend(bytes(len(judged.entries)))
+
+    def records(self, first_offset: int, next_offset: int) -> Iterator[tuple[int | None, range]]:
+        """Yield the timestamp and the rows of each record of an OffsetRange."""
+        begin, end = bisect_left(self._offsets, first_offset), bisect_left(self._offsets, next_offset)
+        for at in range(begin, end):
+            timestamp_ms = self._timestamps[at]
+            yield None if timestamp_ms < 0 else timestamp_ms, range(self._first_rows[at], self._first_rows[at + 1])
 
     def find(self, offset: int) -> Found | None:
         """Find a record."""
@@ -108,13 +119,17 @@ class SourceColumn:
 class FlushSource:
     """The columns of all TopicPartitions of one flush; one of which nothing is known is empty."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, keeps_ids: bool = False) -> None:
         self.columns: dict[TopicPartition, SourceColumn] = defaultdict(SourceColumn)
         self._shared: dict[Hashable, Any] = {}
+        self._keeps_ids = keeps_ids
 
     def add(self, record: SourceRecord, judged: JudgedRecord) -> None:
         """Take a record; those of one TopicPartition come in offset order."""
-        self.columns[record.tp].add(record, judged, self._shared)
+        column = self.columns[record.tp]
+        column.add(record, judged, self._shared)
+        if self._keeps_ids:
+            column.ids += [None if entry is None else entry.id for entry, _ in judged.entries]
 
 
 def count_seen(counts: bytearray, row: int) -> None:

@@ -10,8 +10,6 @@ from log_partitioner.formats.model import TopicPartition
 from log_partitioner.proof.accounting import ExitCode
 from log_partitioner.proof.audit import ranges
 from log_partitioner.proof.audit.ranges import OffsetSpan, Ranges, Reached, hull, notes_of
-from log_partitioner_pipeline.audit.scope import Source, beyond_notes, span_of
-from log_partitioner_pipeline.kafka import Ends
 from tests.unit.proof.audit.world import APP_0, APP_1, World, clean_world, record
 
 TP = TopicPartition("logs", 0)
@@ -102,11 +100,3 @@ def test_the_audit_by_command_says_it() -> None:
     assert report.exit_code is ExitCode.CLEAN
     assert report.findings.notes == ["app-1: 1 offsets are not committed yet, so they are not audited"]
     assert world.audit(caught_up=True).findings.notes == []
-
-
-def test_the_audit_on_spark_says_the_same() -> None:
-    """By what brokers said when it began."""
-    source = Source(TP, Ends(10, 100), 80, 10, 10, 100, 100)
-    nobodys = source._replace(tp=TopicPartition("logs", 1), committed=None)
-    spans = [span_of(one, covered_first=None, floor=None) for one in (source, nobodys)]
-    assert beyond_notes(spans) == notes_of([Reached(TP, 10, 100, 80), Reached(nobodys.tp, 10, 100, None)])

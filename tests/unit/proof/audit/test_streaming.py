@@ -11,7 +11,7 @@ from log_partitioner.formats.dead_letter import headers_of
 from log_partitioner.formats.findings import Kind
 from log_partitioner.formats.model import SourceRecord, TopicPartition
 from log_partitioner.proof.accounting import ExitCode
-from log_partitioner.proof.audit import audit
+from log_partitioner.proof.audit import judge
 from log_partitioner.proof.audit.audit import Audit, Options
 from tests.fakes.check import BucketStore
 from tests.unit.proof.audit.test_audit import ANNOUNCED
@@ -52,7 +52,7 @@ def reads_of(world: World) -> list[dict[TopicPartition, tuple[int, int]]]:
 def test_large_flushes_are_read_one_by_one_and_small_ones_together(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each offset once; what is held at a time is one flush, or a bounded number of entries."""
     assert reads_of(clean_world()) == [{APP_0: (0, 5), APP_1: (0, 2)}]
-    monkeypatch.setattr(audit, "READ_ENTRIES", 1)
+    monkeypatch.setattr(judge, "READ_ENTRIES", 1)
     assert reads_of(clean_world()) == [{APP_0: (0, 2), APP_1: (0, 1)}, {APP_0: (2, 5), APP_1: (1, 2)}]
 
 
@@ -64,7 +64,7 @@ def test_flushes_read_together_are_judged_as_if_each_were_alone(
     """Counts and findings are the same."""
     reports = []
     for entries in (1, 1000):
-        monkeypatch.setattr(audit, "READ_ENTRIES", entries)
+        monkeypatch.setattr(judge, "READ_ENTRIES", entries)
         world = make().build()
         if fault != "none":
             ANNOUNCED[fault][0](world)
@@ -124,5 +124,5 @@ def test_messages_beyond_the_committed_offsets_are_not_kept() -> None:
 
 def test_backfill_is_judged_before_the_flushes_that_count_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """One that has made good what a flush lacks, however flushes are read."""
-    monkeypatch.setattr(audit, "READ_ENTRIES", 1)
+    monkeypatch.setattr(judge, "READ_ENTRIES", 1)
     assert repaired_world().audit().findings.examples == {}

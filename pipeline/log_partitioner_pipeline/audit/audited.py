@@ -1,0 +1,181 @@
+"""Results of audits as tables beside that of the entries: `audit_runs`, `audit_findings` and `audited` (DESIGN 8).
+
+`audited` has one row for each batch and hour that an audit has judged. An hour has passed when the newest row of every
+batch with entries in it is clean: so windows compose, whatever came late, and a finding stays open until an audit has
+seen its own batch clean. An audit with the table says by `table_id` which one it was, and by `table_verdict` whether it
+had the same rows.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+import pyarrow as pa
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from log_partitioner_pipeline.announced import REFERENCES, AnnouncedTable
+from log_partitioner_pipeline.audit.result import Result, Verdict
+from log_partitioner_pipeline.session import CATALOG
+from log_partitioner_pipeline.whose import of_history
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from log_partitioner.formats.findings import Kind
+    from log_partitioner.formats.flush_record import Lineage
+    from log_partitioner_pipeline.audit.judged import BatchHour, HourCounts
+    from log_partitioner_pipeline.config import JobSettings
+    from log_partitioner_pipeline.table import Offsets, Position
+
+AUDITED, RUNS, FINDINGS = "audited", "audit_runs", "audit_findings"
+_HOUR = ("batch_id", "date", "hour")
+_RUN_COLUMNS = (
+    "run_id string, started_at timestamp, seconds double, verdict string, window_from timestamp, "
+    "window_until timestamp, group_id string, references_topic string, counts map<string, bigint>, "
+    "findings map<string, bigint>, could_not_tell array<string>, notes array<string>"
+)
+_FINDING_COLUMNS = (
+    "run_id string, started_at timestamp, kind string, count bigint, text string, topic string, partition int, "
+    "offset bigint, index int, timestamp_ms bigint, user string, date string, hour int, id string, "
+    "reference_id string, object string, batch_id string, worker string"
+)
+_AUDITED_COLUMNS = (
+    "batch_id string, date string, hour int, verdict string, expected bigint, found bigint, "
+    "findings map<string, bigint>, group_id string, references_topic string, audited_at timestamp, run_id string, "
+    "table_verdict string, table_id string, table_snapshot bigint, table_schema int"
+)
+
+
+class Passed(NamedTuple):
+    """Dates and hours (of the partition zone) that have passed, and the offsets of references up to which they have."""
+
+    hours: set[tuple[str, int]]
+    offsets: Offsets
+
+
+def table_names(settings: JobSettings) -> list[str]:
+    """Return the names of all these tables."""
+    return [settings.pipeline.table.beside(name) for name in (AUDITED, RUNS, FINDINGS)]
+
+
+def write_result(spark: SparkSession, settings: JobSettings, result: Result) -> None:
+    """Append the run and its examples of findings; makes the tables if they are not there."""
+    run = {"run_id": result.run_id, "started_at": 1000 * result.started_at_ms}
+    kafka = settings.worker.kafka
+    counts = {name: count for name, count in msgspec.to_builtins(result.counts).items() if count is not None}
+    row = run | {
+        "seconds": result.seconds,
+        "verdict": result.verdict,
+        "window_from": _micros(result.window.from_ms),
+        "window_until": _micros(result.window.until_ms),
+        "group_id": kafka.group_id,
+        "references_topic": kafka.references_topic,
+        "counts": counts,
+        "findings": {finding.kind: finding.count for finding in result.findings},
+        "could_not_tell": result.could_not_tell,
+        "notes": result.notes,
+    }
+    _append(spark, settings, RUNS, _RUN_COLUMNS, "months(started_at)", [row])
+    found = [
+        run | {"kind": one.kind} | msgspec.structs.asdict(example)
+        for one in result.findings
+        for example in one.examples
+    ]
+    _append(spark, settings, FINDINGS, _FINDING_COLUMNS, "months(started_at)", found)
+
+
+def write_audited(
+    spark: SparkSession,
+    settings: JobSettings,
+    hours: Mapping[BatchHour, HourCounts],
+    findings: Mapping[BatchHour, Mapping[Kind, int]],
+    *,
+    result: Result,
+    position: Position | None,
+) -> None:
+    """Append what was found of each batch and hour. `position` is the table's, None if it was not audited.
+
+    Findings of a batch that belong to no hour are in each of its hours.
+    """
+    of_batch = {place.batch: kinds for place, kinds in findings.items() if place.date is None}
+    kafka, rows = settings.worker.kafka, []
+    undecided = Verdict.COULD_NOT_TELL if result.could_not_tell else Verdict.CLEAN
+    for place in sorted(place for place in {*hours, *findings} if None not in place):
+        kinds = {**of_batch.get(place.batch, {}), **findings.get(place, {})}
+        of_table = any(kind.startswith("table") for kind in kinds)
+        of_files = any(not kind.startswith("table") for kind in kinds)
+        counts = hours.get(place)
+        row = dict(zip(_HOUR, place, strict=True)) | {
+            "verdict": Verdict.FINDINGS if of_files else undecided,
+            "expected": counts.expected if counts else 0,
+            "found": counts.in_files + counts.in_dead_letters if counts else 0,
+            "findings": kinds,
+            "group_id": kafka.group_id,
+            "references_topic": kafka.references_topic,
+            "audited_at": 1000 * result.started_at_ms,
+            "run_id": result.run_id,
+        }
+        if position is not None:
+            row |= {
+                "table_verdict": Verdict.FINDINGS if of_table else undecided,
+                "table_id": position.table_id,
+                "table_snapshot": position.snapshot_id,
+                "table_schema": position.schema_id,
+            }
+        rows.append(row)
+    _append(spark, settings, AUDITED, _AUDITED_COLUMNS, "truncate(7, date)", rows)
+
+
+def read_passed(spark: SparkSession, settings: JobSettings, lineage: Lineage, *, table_id: str | None = None) -> Passed:
+    """Read which hours of a history have passed in files, and with a `table_id` in that table, too."""
+    name = f"{CATALOG}.{settings.pipeline.table.beside(AUDITED)}"
+    announced = AnnouncedTable(spark, settings, REFERENCES)
+    if not (spark.catalog.tableExists(name) and announced.is_there):
+        return Passed(set(), {})
+    kafka = settings.worker.kafka
+    references = spark.table(announced.name).where("reference_id IS NOT NULL")
+    batches = of_history(references, lineage, "sources").select(*_HOUR, F.expr("true AS is_known")).distinct()
+    ours = spark.table(name).where(
+        (F.col("references_topic") == kafka.references_topic) & F.col("group_id").isin(*lineage.groups)
+    )
+    of_it = F.when(F.col("table_id") == F.lit(table_id), F.col("audited_at"))
+    newest = ours.groupBy(*_HOUR).agg(
+        F.max_by("verdict", "audited_at").alias("files"), F.max_by("table_verdict", of_it).alias("in_table")
+    )
+    verdicts = ["files"] if table_id is None else ["files", "in_table"]
+    is_open = " OR ".join(
+        f"coalesce({one} = '{Verdict.FINDINGS}', false) OR is_known AND coalesce({one} != '{Verdict.CLEAN}', true)"
+        for one in verdicts
+    )
+    hours = newest.join(batches, on=list(_HOUR), how="full").groupBy("date", "hour")
+    passed = hours.agg(F.bool_or(F.expr(is_open)).alias("is_open")).where("NOT coalesce(is_open, false)").collect()
+    return Passed({(row["date"], row["hour"]) for row in passed}, announced.position().offsets)
+
+
+def _append(
+    spark: SparkSession, settings: JobSettings, name: str, columns: str, places: str, rows: Iterable[dict[str, object]]
+) -> None:
+    table = f"{CATALOG}.{settings.pipeline.table.beside(name)}"
+    spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {table.rpartition('.')[0]}")
+    spark.sql(
+        f"CREATE TABLE IF NOT EXISTS {table} ({columns}) USING iceberg PARTITIONED BY ({places}) "
+        "TBLPROPERTIES ('format-version' = '2', 'write.metadata.delete-after-commit.enabled' = 'true', "
+        "'write.metadata.previous-versions-max' = '20')"
+    )
+    frame = _frame(spark, spark.table(table), list(rows))
+    if frame is not None:
+        frame.coalesce(1).writeTo(table).append()
+
+
+def _frame(spark: SparkSession, table: DataFrame, rows: list[dict[str, object]]) -> DataFrame | None:
+    if not rows:
+        return None
+    return spark.createDataFrame(pa.Table.from_pylist(rows, to_arrow_schema(table.schema)))
+
+
+def _micros(at_ms: int | None) -> int | None:
+    return None if at_ms is None else 1000 * at_ms
