@@ -85,7 +85,7 @@ def compare_with_table(spark: SparkSession, settings: JobSettings, references: D
     by_reference = in_objects.join(in_table, on="reference_id", how="left").select(
         "reference_id", "is_gone", "text", is_other.alias("is_other")
     )
-    differs = (F.col("is_other") & ~F.col("is_erased")) | F.col("text").isNotNull()
+    differs = (F.coalesce("is_other", F.lit(True)) & ~F.col("is_erased")) | F.col("text").isNotNull()  # noqa: FBT003
     outcome = F.when(F.bool_or("is_gone"), Outcome.GONE).when(F.bool_or(differs), Outcome.OTHER).otherwise(Outcome.SAME)
     other_rows = F.lit(_OTHER_ROWS.format(table=settings.pipeline.table.name))
     return (

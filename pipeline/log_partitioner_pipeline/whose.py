@@ -153,13 +153,6 @@ def of_history(frame: DataFrame, lineage: Lineage, lines: str) -> DataFrame:
     return frame.where(_is_of(lineage, F.col("group_id"), F.col(lines)))
 
 
-def letters_of_history(letters: DataFrame, lineage: Lineage) -> DataFrame:
-    """Keep dead letters of a history, and those whose headers cannot be read."""
-    end = F.coalesce("end_offset", F.col("offset") + 1).alias("next_offset")
-    own = _is_of(lineage, F.col("group_id"), F.array(F.struct("topic", "partition", end)))
-    return letters.where(F.col("group_id").isNull() | own)
-
-
 def _is_of(lineage: Lineage, group: Column, lines: Column) -> Column:
     own = group == F.lit(lineage.group_id)
     ends = lineage.ends()

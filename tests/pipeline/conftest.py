@@ -68,7 +68,11 @@ class Lake:
     ) -> ServerProcess:
         """Start a job as a process of its own; its log is `root/name.log`. It runs each plan once: none is compiled."""
         command = [sys.executable, *program, *arguments]
-        environment = self.variables | small_spark(is_compiled=False) | temporary_files(self.root / "tmp")
+        path = os.pathsep.join(
+            filter(None, [os.environ.get("PYTHONPATH"), str(_HERE.parents[1])])
+        )  # drivers are tests'
+        environment = self.variables | {"PYTHONPATH": path}
+        environment |= small_spark(is_compiled=False) | temporary_files(self.root / "tmp")
         return ServerProcess(name, command, log=self.root / f"{name}.log", env=environment)
 
     @property

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from log_partitioner.formats.findings import Kind
 from log_partitioner.formats.flush_record import Lineage
-from log_partitioner_pipeline.announced import REFERENCES, AnnouncedTable
+from log_partitioner_pipeline.announced import FLUSHES, REFERENCES, AnnouncedTable
 from log_partitioner_pipeline.audit.audited import read_passed, write_audited
 from log_partitioner_pipeline.audit.judged import BatchHour, HourCounts
 from log_partitioner_pipeline.table import Position
@@ -37,35 +37,54 @@ class Tables:
         self._spark = spark
         self._references = AnnouncedTable(spark, self._settings, REFERENCES)
         self._references.ensure()
+        self._flushes = AnnouncedTable(spark, self._settings, FLUSHES)
+        self._flushes.ensure()
         self._runs = 0
 
-    def announce(self, batch: str, *hours: int, group: str = "g") -> None:
-        """Announce a reference of a batch into each of these hours."""
+    def announce(self, batch: str, *hours: int, group: str = "g", number: int = 0) -> None:
+        """Announce the n-th reference of a batch into each of these hours."""
         source = (
             "named_struct('topic', 'logs', 'partition', 0, 'first_offset', 0L, 'next_offset', 5L, "
             "'min_offset', 0L, 'max_offset', 0L, 'entries', 1L)"
         )
         for hour in hours:
             self._spark.sql(
-                f"INSERT INTO {self._references.name} (reference_id, batch_id, group_id, date, hour, announced_at, "
-                f"sources) SELECT '{batch}-{hour}', '{batch}', '{group}', '{DATE}', {hour}, timestamp '{DATE}', "
-                f"array({source})"
+                f"INSERT INTO {self._references.name} (reference_id, batch_id, group_id, date, hour, "
+                f"announced_at, sources) SELECT '{batch}-{hour}-{number}', '{batch}', '{group}', '{DATE}', {hour}, "
+                f"timestamp '{DATE}', array({source})"
             )
+
+    def flush(self, batch: str, first: int, end: int) -> None:
+        """Record a flush of these offsets."""
+        line = (
+            f"named_struct('topic', 'logs', 'partition', 0, 'first_offset', {first}L, 'next_offset', {end}L, "
+            "'min_offset', null, 'max_offset', null, 'timestamp_max_ms', null, 'idle_since_ms', null, "
+            "'records', 1L, 'entries', 1L, 'dead_letters', 0L)"
+        )
+        self._spark.sql(
+            f"INSERT INTO {self._flushes.name} (batch_id, group_id, announced_at, topic_partitions) "
+            f"SELECT '{batch}', 'g', timestamp '{DATE}', array({line})"
+        )
 
     def audit(
         self,
         *clean: tuple[str, int],
         findings: dict[BatchHour, dict[Kind, int]] | None = None,
         doubts: int = 0,
+        references: int = 1,
         position: Position | None = None,
+        taken: tuple[str, ...] = ("b1", "b2", "late"),
     ) -> set[int]:
         """Write an audit of batches in hours; returns which hours have passed then."""
         self._runs += 1
         result: Any = SimpleNamespace(
-            could_not_tell=["a doubt"] * doubts, started_at_ms=1000 * self._runs, run_id=f"run-{self._runs}"
+            could_not_tell=["a doubt"] * doubts,
+            started_at_ms=1000 * self._runs,
+            seconds=0.1,
+            run_id=f"run-{self._runs}",
         )
-        hours = {BatchHour(batch, DATE, hour): HourCounts(expected=2, in_files=2) for batch, hour in clean}
-        write_audited(self._spark, self._settings, hours, findings or {}, result=result, position=position)
+        hours = {BatchHour(batch, DATE, hour): HourCounts(2, 2, references=references) for batch, hour in clean}
+        write_audited(self._spark, self._settings, hours, findings or {}, result=result, position=position, taken=taken)
         return self.passed()
 
     def passed(self, *groups: str, table_id: str | None = None) -> set[int]:
@@ -94,6 +113,26 @@ def test_hour_passes_when_each_of_its_batches_is_clean(tables: Tables) -> None:
     assert tables.passed() == {6}
     assert tables.audit(("late", 5), doubts=1) == {6}, "nobody could tell"
     assert tables.audit(("late", 5)) == {5, 6}
+    assert tables.audit(("late", 5), ("b1", 6), doubts=1) == {5, 6}, "what was told before stays told"
+
+
+def test_batch_that_goes_on_is_audited_again(tables: Tables) -> None:
+    """A backfill publishes into an hour what no audit has seen, under the id of its run."""
+    tables.announce("b1", 5)
+    assert tables.audit(("b1", 5)) == {5}
+    tables.announce("b1", 5, number=1)
+    assert tables.passed() == set()
+    assert tables.audit(("b1", 5), references=2) == {5}
+
+
+def test_hour_of_offsets_that_were_flushed_twice_does_not_pass(tables: Tables) -> None:
+    """The group was set back: each flush joins the one before it, and each is clean by itself."""
+    for batch, span in {"b1": (0, 10), "b2": (10, 20), "late": (5, 10)}.items():
+        tables.flush(batch, *span)
+    tables.announce("b1", 5)
+    tables.announce("b2", 6)
+    tables.announce("late", 5)
+    assert tables.audit(("b1", 5), ("b2", 6), ("late", 5)) == {6}
 
 
 def test_findings_stay_open_until_their_own_batch_is_clean(tables: Tables) -> None:
@@ -123,6 +162,8 @@ def test_table_passes_by_audits_of_that_table(tables: Tables) -> None:
     tables.announce("b1", 5)
     assert tables.audit(("b1", 5)) == {5}
     assert tables.passed(table_id="this") == set()
+    tables.audit(("b1", 5), position=TABLE, taken=())
+    assert tables.passed(table_id="this") == set(), "it had not taken all references"
     tables.audit(("b1", 5), position=TABLE)
     assert (tables.passed(table_id="this"), tables.passed(table_id="other")) == ({5}, set())
     of_table = {BatchHour("b1", DATE, 5): {Kind.TABLE_MISSING: 1}}

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import pytest
+from confluent_kafka import TopicPartition as ConsumedTopicPartition
 from structlog.testing import capture_logs
 
 from log_partitioner.formats.findings import Kind
@@ -106,7 +107,10 @@ def test_table_is_the_same_from_files_and_from_packs_in_several_messages(
 
 @pytest.mark.main_path
 def test_table_of_packs_is_audited_clean_until_a_row_is_gone(world: World, lake_of: Callable[..., Lake]) -> None:
-    """From references to the table and its audit: every entry is accounted for; then one is deleted, and named."""
+    """From references to the table and its audit: every entry is accounted for; then one is deleted, and named.
+
+    Then the source loses its beginning amid a reference: of the table nothing else is said.
+    """
     lake = lake_of(world.deployment, **SETTINGS)
     materialised(lake, world)
     result = audited(lake, table=True)
@@ -118,6 +122,14 @@ def test_table_of_packs_is_audited_clean_until_a_row_is_gone(world: World, lake_
     lake.spark.sql(f"DELETE FROM {lake.table} WHERE {place}")
     result = audited(lake, table=True)
     assert (result.exit_code, planted.found(result)) == (ExitCode.FINDINGS, {(Kind.TABLE_MISSING, gone): 1})
+
+    lost = [ConsumedTopicPartition(world.deployment.source, number, 5) for number in range(PARTITIONS)]
+    for done in world.deployment.kafka.admin.delete_records(lost).values():
+        done.result(20)
+    result = audited(lake, table=True)
+    assert {name: n for name, n in planted.found(result).items() if name[0].startswith("table")} == {
+        (Kind.TABLE_MISSING, gone): 1
+    }
 
 
 @pytest.mark.timeout(600)

@@ -10,7 +10,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable
 from functools import cached_property, reduce
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -21,6 +21,7 @@ from log_partitioner.adapters.kafka.topics import KafkaTopics
 from log_partitioner.formats.findings import Kind
 from log_partitioner.proof.audit import audit as small
 from log_partitioner.proof.audit.judge import BatchJudge, bundles
+from log_partitioner.proof.audit.ranges import hull
 from log_partitioner.proof.audit.run import S3Reader
 from log_partitioner.proof.audit.window import FlushWindow
 from log_partitioner_pipeline.audit import in_table, listing, results
@@ -140,7 +141,7 @@ class Auditor:
                 step("findings")
                 self._judged.doubts += self._findings.doubts
                 self._judged.notes += self._findings.notes
-                ids = self._compare_ids()
+                ids = self._compare_ids(index)
                 self._note_retired(listed)
                 found = results.findings_of(self._judged, index, judge, examples=options.examples)
         hours, hours_left_out = results.hours_of(self._judged, has_doubts=bool(self._judged.doubts))
@@ -170,11 +171,18 @@ class Auditor:
             table_offsets=None if position is None else position.offsets,
             durations_s=durations,
         )
-        if options.verdicts:
-            write_result(self._spark, self._settings, result)
+        if options.verdicts:  # findings first: an older clean row of theirs counts no more from then on
+            whole = index.whole
             write_audited(
-                self._spark, self._settings, self._judged.hours, self._judged.kinds, result=result, position=position
+                self._spark,
+                self._settings,
+                {place: counts for place, counts in self._judged.hours.items() if place.batch in whole},
+                self._judged.kinds,
+                result=result,
+                position=position,
+                taken=set() if position is None else _taken(index, position, worker.kafka.references_topic),
             )
+            write_result(self._spark, self._settings, result)
         return result
 
     # Batches.
@@ -194,42 +202,53 @@ class Auditor:
 
     def _judge_all(self, index: Index, judge: BatchJudge) -> Strays:
         """Judge batches with strays here, then all others: here if they are few, else in tasks. Returns the strays."""
-        if self._needs_spark:
+        asks_tables = self._needs_spark or bool(index.straying)
+        if asks_tables:
             self._wanted = self._wanted._replace(erased=self._erased)
-        bench = Bench(judge, self._findings, self._wanted)
-        if self._needs_spark and self._retired.rows is not None:
             judge.context.retired = self._rows_of_retired(index.straying)
+        bench = Bench(judge, self._findings, self._wanted)
         strays, straying = judge.judge_straying(index.straying, index.begins)
         self._take(bench.rows(straying))
+        del straying
         others = index.others
         entries = sum(record.totals.entries for batch in others for record in batch.records)
-        if entries <= self._options.here_entries_max and not (self._needs_spark and self._retired.rows is not None):
+        if entries <= self._options.here_entries_max and not (asks_tables and self._retired.rows is not None):
             rows = [row for bundle in bundles(others) for row in bench.rows(list(judge.judge(bundle, strays)))]
-            found = read_judged(row for batch in rows for row in batch.to_pylist())
+            found = self._read(row for batch in rows for row in batch.to_pylist())
             is_missing = any(Kind.OBJECT_MISSING in kinds for kinds in found.kinds.values())
-            is_told = self._needs_spark or not is_missing or (self._retired.rows is None and not self._erased.offsets)
+            if is_missing:
+                self._doubt_retirement()
+            is_told = asks_tables or not is_missing or (self._retired.rows is None and not self._erased.offsets)
             if is_told:  # else the table may have what is missing here
                 self._take(rows)
                 return strays
             self._wanted = self._wanted._replace(erased=self._erased)
-        frame = frame_of(self._spark, others, in_table.retired_rows(self._spark, self._settings, self._retired))
+        retired = in_table.retired_rows(self._spark, self._settings, self._retired, others)
+        frame = frame_of(self._spark, others, retired)
         self._of_tasks = self._kept.keep(judge_frame(frame, index.ground, strays, self._wanted))
-        self._judged.add(read_judged(self._of_tasks.where("judged IS NOT NULL").select("judged").toLocalIterator()))
+        self._of_tasks.count()  # in all tasks at once; then the driver takes one part after the other
+        rows_judged = self._of_tasks.where("judged IS NOT NULL").select("judged")
+        self._judged.add(self._read(rows_judged.toLocalIterator()), examples_max=self._options.examples)
+        self._doubt_retirement()
+        return strays
+
+    def _read(self, rows: Iterable[Any]) -> JudgedBatches:
+        return read_judged(rows, examples_max=self._options.examples)
+
+    def _doubt_retirement(self) -> None:
         if not self._retired.has_same_objects(RetiredObjects(self._spark, self._settings).pin()):
             self._judged.doubts.append("objects were being retired while the audit was reading: audit again")
-        return strays
 
     def _take(self, rows: Iterable[pa.RecordBatch]) -> None:
         """Take what was judged in this process."""
         rows = list(rows)
-        self._judged.add(read_judged(row for batch in rows for row in batch.to_pylist()))
+        found = self._read(row for batch in rows for row in batch.to_pylist())
+        self._judged.add(found, examples_max=self._options.examples)
         self._rows += rows
 
     def _rows_of_retired(self, batches: list[AnnouncedBatch]) -> Retired:
-        rows = in_table.retired_rows(self._spark, self._settings, self._retired)
-        names = [batch.batch_id for batch in batches]
-        theirs = [] if rows is None else rows.where(F.col("batch_id").isin(names)).collect()
-        return retired_of(row.asDict() for row in theirs)
+        rows = in_table.retired_rows(self._spark, self._settings, self._retired, batches) if batches else None
+        return {} if rows is None else retired_of(row.asDict() for row in rows.collect())
 
     @cached_property
     def _frame(self) -> DataFrame:
@@ -251,17 +270,19 @@ class Auditor:
     def _compare_table(self, index: Index, strays: Strays, position: Position) -> int:
         """Compare digests by reference, then the rows of those that differ; returns how many rows the table has."""
         spark, settings, keep = self._spark, self._settings, self._kept.keep
-        rows = in_table.rows_at(spark, settings, position, index.ground.source)
-        judged = self._frame.where("reference_id IS NOT NULL").where(~self._erased.column())
-        if not self._options.window.is_everything:
-            rows = in_table.rows_of(rows, judged)
+        every = self._frame.where("reference_id IS NOT NULL")
+        judged = every.where(~self._erased.column())
+        near = hull(span for batch in index.batches for span in batch.spans)
+        rows = in_table.rows_at(spark, settings, position, near, judged)
+        if self._options.window.is_everything and not self._judged.doubts:  # else references may be unknown here
+            rows = rows.union(in_table.rows_within(spark, settings, position, index.ground.source, every))
         sums = keep(in_table.sums_of(rows, settings))
         differing = keep(in_table.compare_sums(judged, sums, position))
         places = differing.select("reference_id", "batch_id").collect()
         if places:
             wanted = {row["batch_id"] for row in places}
-            retired = in_table.retired_rows(spark, settings, self._retired)
-            frame = frame_of(spark, [batch for batch in index.batches if batch.name in wanted], retired)
+            batches = [batch for batch in index.batches if batch.name in wanted]
+            frame = frame_of(spark, batches, in_table.retired_rows(spark, settings, self._retired, batches))
             names = frozenset(row["reference_id"] for row in places)
             in_files = entries_frame(frame, index.ground, strays, names)
             self._add_findings(keep(in_table.findings_of(in_files, differing, rows, settings)))
@@ -303,14 +324,16 @@ class Auditor:
         self._judged.notes += [f"{count} objects {text}" for text, count in counts.items() if count]
         return all_of_it.old
 
-    def _compare_ids(self) -> Ids | None:
+    def _compare_ids(self, index: Index) -> Ids | None:
+        """Compare unique ids; a difference is a finding if all of source and files was read, and nothing is wrong."""
         if not self._wanted.ids:
             return None
         ids = results.ids_of(self._frame) if self._of_tasks is not None else results.ids_of_rows(self._rows)
         if ids.repeated_in_source:
             self._judged.notes.append(f"{ids.repeated_in_source} unique ids are more than once in the source itself")
         kinds = {kind for some in self._judged.kinds.values() for kind in some}
-        is_explained = any(not kind.startswith(_NOT_OF_ENTRIES) for kind in kinds)
+        is_explained = any(not kind.startswith(_NOT_OF_ENTRIES) for kind in kinds) or bool(self._judged.doubts)
+        is_explained |= bool(index.straying or index.ground.lows or self._judged.counts.get("entries_erased"))
         if ids.missing + ids.surplus and not is_explained:
             self._judged.kinds.setdefault(BatchHour(None), {})[Kind.ID_MISMATCH] = ids.missing + ids.surplus
         return ids
@@ -346,3 +369,16 @@ class Auditor:
             "objects": f"s3://{s3.bucket}/{s3.prefix}" + (f" at {s3.endpoint_url}" if s3.endpoint_url else ""),
         }
         return places | ({"table": self._settings.pipeline.table.name} if self._options.table else {})
+
+
+def _taken(index: Index, position: Position, references_topic: str) -> set[str]:
+    """Return the batches of which the table has taken every reference."""
+    return {
+        batch.name
+        for batch in index.batches
+        if all(
+            end <= position.offsets.get(tp.partition, 0)
+            for tp, (_, end) in batch.places.items()
+            if tp.topic == references_topic
+        )
+    }

@@ -239,6 +239,8 @@ def retired_of(rows: Iterable[Row]) -> Retired:
         kept = retired[row["reference_id"]]
         if row["meta"] is not None:
             kept.append((msgspec.json.decode(row["meta"]), row["digest"]))
+    for kept in retired.values():
+        kept.sort(key=lambda one: [one[0][name] for name in ("topic", "partition", "offset", "index")])
     return dict(retired)
 
 
@@ -251,10 +253,10 @@ def _columns(**columns: list[Any]) -> pa.RecordBatch:
     )
 
 
-def read_judged(rows: Iterable[Any]) -> JudgedBatches:
+def read_judged(rows: Iterable[Any], *, examples_max: int) -> JudgedBatches:
     """Add up what tasks have judged."""
     judged = JudgedBatches()
     for row in rows:
         if row["judged"] is not None:
-            judged.add(pickle.loads(row["judged"]))  # noqa: S301 - a task of ours has made it
+            judged.add(pickle.loads(row["judged"]), examples_max=examples_max)  # noqa: S301 - a task of ours has made it
     return judged

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from log_partitioner.config.settings import Settings
     from log_partitioner.formats.model import OffsetRanges
+    from log_partitioner.proof.audit.announced import AnnouncedBatch
     from log_partitioner_pipeline.config import JobSettings
     from log_partitioner_pipeline.retired import RetiredSnapshot
     from log_partitioner_pipeline.table import Position
@@ -102,15 +103,19 @@ def doubts_of_columns(spark: SparkSession, settings: JobSettings, position: Posi
     return [f"{len(lost)} columns of {name} are gone since its newest commit: {shown}"] if lost else []
 
 
-def rows_at(spark: SparkSession, settings: JobSettings, position: Position, source: OffsetRanges) -> DataFrame:
-    """Return rows of the table as of a snapshot that are of these offsets, as they are."""
-    name = f"{CATALOG}.{settings.pipeline.table.name}"
-    if position.snapshot_id is None:
-        return spark.table(name).where("false")
-    rows = spark.read.option("versionAsOf", str(position.snapshot_id)).table(name)
-    first = min((first for first, _ in source.values()), default=0)
-    end = max((end for _, end in source.values()), default=0)
-    is_near = (F.col(f"{META}.offset") >= first) & (F.col(f"{META}.offset") < end)  # pushed down to the files
+def rows_at(
+    spark: SparkSession, settings: JobSettings, position: Position, near: OffsetRanges, judged: DataFrame
+) -> DataFrame:
+    """Return the rows that the table has of judged references as of a snapshot; these offsets hold all of them."""
+    rows = _rows_near(spark, settings, position, near)
+    return rows.join(judged.select(F.col("reference_id").alias(REFERENCE)), on=REFERENCE, how="left_semi")
+
+
+def rows_within(
+    spark: SparkSession, settings: JobSettings, position: Position, source: OffsetRanges, judged: DataFrame
+) -> DataFrame:
+    """Return the rows that the table has of other references, and of these offsets."""
+    rows = _rows_near(spark, settings, position, source)
     spans = spark.createDataFrame(
         [(*tp, *span) for tp, span in source.items()], "topic string, partition int, first bigint, next bigint"
     )
@@ -120,12 +125,19 @@ def rows_at(spark: SparkSession, settings: JobSettings, position: Position, sour
         & (F.col(f"{META}.offset") >= F.col("first"))
         & (F.col(f"{META}.offset") < F.col("next"))
     )
-    return rows.where(is_near).join(F.broadcast(spans), on=is_within, how="left_semi")
+    others = rows.join(judged.select(F.col("reference_id").alias(REFERENCE)), on=REFERENCE, how="left_anti")
+    return others.join(F.broadcast(spans), on=is_within, how="left_semi")
 
 
-def rows_of(rows: DataFrame, judged: DataFrame) -> DataFrame:
-    """Keep the rows of these references."""
-    return rows.join(judged.select(F.col("reference_id").alias(REFERENCE)), on=REFERENCE, how="left_semi")
+def _rows_near(spark: SparkSession, settings: JobSettings, position: Position, near: OffsetRanges) -> DataFrame:
+    """Return rows as of a snapshot, without files whose statistics say that they have none of these offsets."""
+    name = f"{CATALOG}.{settings.pipeline.table.name}"
+    if position.snapshot_id is None:
+        return spark.table(name).where("false")
+    rows = spark.read.option("versionAsOf", str(position.snapshot_id)).table(name)
+    first = min((first for first, _ in near.values()), default=0)
+    end = max((end for _, end in near.values()), default=0)
+    return rows.where((F.col(f"{META}.offset") >= first) & (F.col(f"{META}.offset") < end))
 
 
 def compare_sums(judged: DataFrame, sums: DataFrame, position: Position) -> DataFrame:
@@ -141,7 +153,10 @@ def compare_sums(judged: DataFrame, sums: DataFrame, position: Position) -> Data
     said = {name: F.coalesce(F.when(F.col("has"), F.col(name)), F.lit(0)) for name in Digests._fields}
     differs = reduce(or_, (value != F.coalesce(f"t_{name}", F.lit(0)) for name, value in said.items()))
     has = F.coalesce("has", F.lit(False)).alias("has")  # noqa: FBT003 - a value of SQL
-    return both.where(differs).select("reference_id", *_PLACED, has)
+    is_read = ~(F.col("has") & (F.col("rows") == 0))  # else its object is a finding, and the table is not
+    return both.where(differs & F.coalesce(is_read, F.lit(True))).select(  # noqa: FBT003 - a value of SQL
+        "reference_id", *_PLACED, has
+    )
 
 
 def findings_of(in_files: DataFrame, differing: DataFrame, rows: DataFrame, settings: JobSettings) -> DataFrame:
@@ -151,7 +166,8 @@ def findings_of(in_files: DataFrame, differing: DataFrame, rows: DataFrame, sett
     """
     differing = F.broadcast(differing)
     names = differing.select(F.col("reference_id").alias(REFERENCE))
-    in_table = entries_of(rows.join(names, on=REFERENCE, how="left_semi"), settings).select(*ENTRY.names)
+    is_one = rows[REFERENCE].eqNullSafe(names[REFERENCE])  # a row may have lost its reference
+    in_table = entries_of(rows.join(names, on=is_one, how="left_semi"), settings).select(*ENTRY.names)
     taken = in_files.join(differing.where("has").select("reference_id"), on="reference_id", how="left_semi")
     sides = taken.withColumn("side", F.lit("f")).unionByName(in_table.withColumn("side", F.lit("t")))
     digests = [F.collect_list(F.when(F.col("side") == side, F.col("digest"))).alias(side) for side in "ft"]
@@ -182,8 +198,10 @@ def entries_of(rows: DataFrame, settings: JobSettings) -> DataFrame:
     return _with_meta(rows).mapInArrow(read, schema)
 
 
-def retired_rows(spark: SparkSession, settings: JobSettings, retired: RetiredSnapshot) -> DataFrame | None:
-    """Return the rows that the table has of retired objects, by `batch_id`, columns of `bundles.BUNDLE`.
+def retired_rows(
+    spark: SparkSession, settings: JobSettings, retired: RetiredSnapshot, batches: Iterable[AnnouncedBatch]
+) -> DataFrame | None:
+    """Return the rows that the table has of retired objects of these batches, by `batch_id`: `bundles.BUNDLE`.
 
     Each reference into such an object has one row more, which is empty. None if no object was ever retired.
 
@@ -198,9 +216,11 @@ def retired_rows(spark: SparkSession, settings: JobSettings, retired: RetiredSna
         if not spark.catalog.tableExists(name):
             raise TableError(f"objects are retired, and {name}, which has their entries, is not there")
     at = ["bucket", "object"]
+    theirs = spark.createDataFrame([(batch.batch_id,) for batch in batches], "batch_id string")
     named = (
         spark.table(references)
         .where(F.col("reference_id").isNotNull())
+        .join(F.broadcast(theirs), on="batch_id", how="left_semi")
         .select("batch_id", "reference_id", *[F.col(f"location.{name}").alias(name) for name in at])
         .join(retired.rows.select(*at).distinct(), on=at, how="left_semi")
         .select("batch_id", "reference_id")

@@ -1,4 +1,4 @@
-"""JudgedBatches batches in a form that tasks hand to the driver: findings by hour, counts, what an hour has; no Spark.
+"""Judged batches in a form that tasks hand to the driver: findings by hour, counts, what an hour has; no Spark.
 
 A finding belongs to the date and hour of its entry or its reference. One that has none, such as that of a flush record,
 belongs to every hour of its batch.
@@ -90,8 +90,8 @@ class RecordCounts(msgspec.Struct):
 class JudgedBatches(msgspec.Struct):
     """Batches that were judged; parts of it can be added up.
 
-    `kinds` counts findings by place and kind, `hours` and `record_hours` are by place and by hour since 1970 (None: no
-    timestamp), `source` has records and entries by topic and partition.
+    `kinds` counts findings by place and kind (0: it is counted elsewhere, and wrong here, too), `hours` are by place,
+    `record_hours` by hour since 1970 (None: no timestamp), `source` has records and entries by topic and partition.
     """
 
     examples: list[FoundAt] = []
@@ -104,11 +104,16 @@ class JudgedBatches(msgspec.Struct):
     doubts: list[str] = []
     notes: list[str] = []
 
-    def add(self, other: JudgedBatches) -> None:
-        """Add what was judged elsewhere."""
-        self.examples += other.examples
+    def add(self, other: JudgedBatches, *, examples_max: int) -> None:
+        """Add what was judged elsewhere; so many examples of each kind are kept."""
+        kept = Counter(one.kind for one in self.examples)
+        for one in other.examples:
+            kept[one.kind] += 1
+            if kept[one.kind] <= examples_max:
+                self.examples.append(one)
         for place, kinds in other.kinds.items():
-            self.kinds[place] = dict(Counter(self.kinds.get(place, {})) + Counter(kinds))
+            mine = self.kinds.setdefault(place, {})
+            mine.update({kind: mine.get(kind, 0) + count for kind, count in kinds.items()})
         self.counts = dict(Counter(self.counts) + Counter(other.counts))
         self.dead_letters = dict(Counter(self.dead_letters) + Counter(other.dead_letters))
         for place, counts in other.hours.items():
@@ -120,10 +125,6 @@ class JudgedBatches(msgspec.Struct):
             self.source[tp] = known[0] + records_read, known[1] + entries
         self.doubts += [doubt for doubt in other.doubts if doubt not in self.doubts]
         self.notes += [note for note in other.notes if note not in self.notes]
-
-    def hours_of(self, batch: str | None) -> set[BatchHour]:
-        """Return the hours of a batch."""
-        return {place for place in {*self.hours, *self.kinds} if place.batch == batch and place.date is not None}
 
 
 class PlacedFindings(Findings):
@@ -140,7 +141,10 @@ class PlacedFindings(Findings):
         key = finding.key or (None if reference is None else reference.partition_key)
         place = BatchHour(self.batch) if key is None else BatchHour(self.batch, key.date, key.hour)
         self.kinds.setdefault(place, Counter())[finding.kind] += finding.number
-        if self.wants_example(finding.kind):
+        if reference is not None and key != reference.partition_key:  # it is wrong there, too, and counted once
+            _, date, hour = reference.partition_key
+            self.kinds.setdefault(BatchHour(self.batch, date, hour), Counter())[finding.kind] += 0
+        if finding.number and self.wants_example(finding.kind):
             self.found.append(self._placed(finding, key))
         super().take(finding)
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from pyspark.sql import functions as F
 
+from log_partitioner.errors import CouldNotTellError
 from log_partitioner.formats.findings import Kind
 from log_partitioner.formats.model import TopicPartition
 from log_partitioner_pipeline.audit.judged import HOUR_MS, FoundAt, HourCounts, JudgedBatches, percentile
@@ -31,8 +32,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
+    from log_partitioner.formats.model import SourceRecord
     from log_partitioner.proof.audit.audit import Index
-    from log_partitioner.proof.audit.judge import BatchJudge
+    from log_partitioner.proof.audit.judge import BatchJudge, Ground
 
 HOURS_MAX = 5000
 """Hours in a result, the newest."""
@@ -44,35 +46,34 @@ _ORDER = ("topic", "partition", "offset", "index", "reference_id", "text")
 
 
 def findings_of(judged: JudgedBatches, index: Index, judge: BatchJudge, *, examples: int) -> list[Finding]:
-    """Return all findings by kind, with the first examples of each; their records are read again, for time and id.
-
-    A fault of an object is one finding, however many tasks have come upon it.
-    """
-    once = {(one.kind, one.object, one.text): one for one in judged.examples if one.kind.startswith("object")}
-    again = Counter(one.kind for one in judged.examples if one.kind.startswith("object"))
-    again -= Counter(kind for kind, _, _ in once)
-    counts = sum(map(Counter, judged.kinds.values()), Counter[Kind]()) - again
+    """Return all findings by kind, with the first examples of each; their records are read again, for time and id."""
+    counts = sum(map(Counter, judged.kinds.values()), Counter[Kind]())
     workers = {record.batch_id: record.worker for record in index.flushes}
     workers |= {batch_id: run.worker for batch_id, run in index.runs.items()}
-    record_of = _reader_of(judge, {topic for topic, _ in index.ground.source})
+    record_of = _reader_of(judge, index.ground)
     found = []
     for kind in (kind for kind in Kind if counts[kind]):
-        some = [one for one in judged.examples if one.kind is kind and not kind.startswith("object")]
-        some += [one for place, one in once.items() if place[0] is kind]
+        some = [one for one in judged.examples if one.kind is kind]
         some.sort(key=lambda one: [(value is None, value) for value in (getattr(one, name) for name in _ORDER)])
         shown = [_example(one, workers.get(one.batch_id or ""), record_of) for one in some[:examples]]
         found.append(Finding(kind=kind, count=counts[kind], examples=shown))
     return found
 
 
-def _reader_of(judge: BatchJudge, topics: set[str]) -> Callable[[FoundAt], dict[str, Any]]:
+def _reader_of(judge: BatchJudge, ground: Ground) -> Callable[[FoundAt], dict[str, Any]]:
     """Return a function that reads the record of a finding again, and says what is known of its entry."""
-    read = cache(judge.read_again)
+
+    @cache
+    def read(tp: TopicPartition, offset: int) -> SourceRecord | None:
+        try:
+            record = judge.read_again(tp, offset)
+        except CouldNotTellError:
+            return None
+        return None if record is None else ground.put_away.seen(record)  # no fatal one is decoded
 
     def record_of(one: FoundAt) -> dict[str, Any]:
-        if one.topic not in topics or one.partition is None or one.offset is None:
-            return {}
-        record = read(TopicPartition(one.topic, one.partition), one.offset)
+        tp = TopicPartition(one.topic or "", one.partition or 0)
+        record = read(tp, one.offset) if tp in ground.source and one.offset is not None else None
         if record is None:
             return {}
         about: dict[str, Any] = {"timestamp_ms": record.timestamp_ms}

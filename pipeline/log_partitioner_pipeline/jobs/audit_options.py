@@ -115,12 +115,13 @@ def window_of(given: argparse.Namespace) -> Window:
         PipelineError: the options contradict each other.
     """
     begin, end = given.begin, given.end
-    padding_s = given.padding if given.against == Witness.CSV else 0.0
+    is_of_records = given.against == Witness.CSV
+    padding_s = given.padding if is_of_records else 0.0
     if given.last is not None:
         if begin is not None or end is not None:
             raise PipelineError("--last is a window of its own: give it, or --from and --until")
-        end = time.time_ns() // 1_000_000 - round(padding_s * 1000)
-        begin = end - round(given.last * 1000)
+        until = time.time_ns() // 1_000_000 - round(padding_s * 1000)
+        begin, end = until - round(given.last * 1000), until if is_of_records else None
     if begin is not None and end is not None and begin >= end:
         raise PipelineError("--from is not before --until")
     return Window(from_ms=begin, until_ms=end, padding_s=padding_s)

@@ -15,7 +15,7 @@ from log_partitioner.proof.accounting import tp_of
 from log_partitioner.proof.audit.announced import Announced, newest_runs
 from log_partitioner.proof.audit.judge import THREADS, BatchJudge, Ground, bundles
 from log_partitioner.proof.audit.put_away import decodes_alone, find_put_away
-from log_partitioner.proof.audit.ranges import Ranges, Reached, later_batches, notes_of
+from log_partitioner.proof.audit.ranges import Ranges, Reached, is_covered, later_batches, notes_of, spans_of
 from log_partitioner.proof.audit.report import Findings, Report
 from log_partitioner.proof.audit.whose import FlushTopics, nothing_of
 from log_partitioner.proof.audit.window import PADDING_MS, FlushWindow, TimedTopics, run_window, starts_of
@@ -74,6 +74,18 @@ class Index(NamedTuple):
     chosen: ChosenFlushes
     references: OffsetRanges
     letters: OffsetRanges
+
+    @property
+    def whole(self) -> set[str]:
+        """The names of those that are judged as a whole: with each batch that answers for an entry that they hold."""
+        chosen = self.chosen.batch_ids
+        owned = [span for batch in self.batches for span in batch.owned]
+        return {
+            batch.name
+            for batch in self.batches
+            if (not batch.batch_id or batch.batch_id in chosen)
+            and all(is_covered(stray, owned) for stray in spans_of(batch.strays))
+        }
 
     @property
     def straying(self) -> list[AnnouncedBatch]:
@@ -146,7 +158,10 @@ class Audit:
         messages = window.padded().narrow(self._topics, all_messages)
         flushes = window.padded(2).narrow(self._topics, all_flushes)
         begins = {tp: low for tp, (low, _) in {**all_messages, **all_flushes}.items() if low > 0}
-        lost = {tp.topic: None for tp, (first, _) in {**messages, **flushes}.items() if begins.get(tp) == first}
+        asked = {
+            tp: first for tp, (first, end) in {**messages, **flushes}.items() if first < end or window.is_everything
+        }
+        lost = {tp.topic: None for tp, first in asked.items() if begins.get(tp) == first}
         for topic in lost:
             findings.doubt(f"topic {topic} no longer has its beginning")
         records = announced.read_flushes(self._topics.read(flushes))
@@ -164,7 +179,7 @@ class Audit:
         if window.is_everything:
             starts = self._starts(ranges, source) if kafka.start_at == "beginning" and not lost else {}
         else:
-            source = _meeting(source, chosen.source)
+            source = _meeting(source, ranges.reaching_back(chosen.source))
             starts = starts_of(records)
         gaps = announced.index(records, runs, ranges.owned(starts))
         for message in self._topics.read(messages):

@@ -63,6 +63,12 @@ class ComparedBatch(NamedTuple):
     sums: Sums
     is_cut: bool
 
+    def holds(self, tp: TopicPartition, offset: int, index: int) -> bool:
+        """Return whether a file of the batch has this entry."""
+        column = self.source.columns[tp]
+        record = column.find(offset)
+        return record is not None and index < len(record.rows) and column.files[record.rows[index]] > 0
+
     def strays(self) -> Iterator[tuple[TopicPartition, Stray]]:
         """Yield the entries of other batches' offsets that were seen in this one."""
         for tp, column in self.source.columns.items():

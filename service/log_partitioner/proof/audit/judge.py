@@ -78,7 +78,7 @@ class BatchJudge:
             ground.lineage, findings, dead_letters_topic=ground.settings.kafka.dead_letters_topic
         )
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="audit")
-        self._schemas: set[tuple[Address, str]] = set()
+        self._schemas: dict[tuple[Address, str], list[Kind]] = {}  # with what is wrong with each
         self.context = Context(
             ground.settings,
             findings,
@@ -122,9 +122,11 @@ class BatchJudge:
                 one[:2] for one in some if not one.is_letter and one.offset < begins.get(tp, one.offset + 1)
             )
             for (offset, index), times in places.items():  # otherwise in the account of who answers for them
-                if times > 1:
-                    text = f"{tp} offset {offset} index {index}: {times} times in files"
-                    self._findings.add(Kind.DUPLICATED, text, (tp, offset, index), count=times - 1)
+                text = f"{tp} offset {offset} index {index}: {times} times in files"
+                holders = [one.batch.name for one in compared if one.holds(tp, offset, index)] if times > 1 else []
+                for self._findings.batch in holders:
+                    count = times - 1 if self._findings.batch == holders[-1] else 0  # counted once, and of each
+                    self._findings.add(Kind.DUPLICATED, text, (tp, offset, index), count=count)
         for one in compared:
             account(self.context, one, strays)
         return dict(strays), compared
@@ -158,9 +160,12 @@ class BatchJudge:
         for reference in {(one.location.bucket, one.schema): one for one in references}.values():
             schema, address = reference.schema, Address(reference.location.bucket, reference.schema.object)
             self._findings.batch = reference.batch_id
+            for kind in self._schemas.get((address, schema.fingerprint), ()):
+                self._findings.add(kind, "", schema.object, count=0)  # counted once, and of each batch
             if (address, schema.fingerprint) not in self._schemas:
-                self._schemas.add((address, schema.fingerprint))
+                before = Counter(self._findings.counts)
                 check_schema(schema, self._open_object(address), self._findings)
+                self._schemas[address, schema.fingerprint] = list(self._findings.counts - before)
             if schema.text is not None and sha256(schema.text.encode()).hexdigest() != schema.fingerprint:
                 text = f"schema {schema.fingerprint}: a text in a reference is another"
                 self._findings.add(Kind.REFERENCE_WRONG, text)

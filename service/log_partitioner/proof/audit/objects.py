@@ -110,7 +110,8 @@ class FlushObjects:
             self._findings.add(Kind.REFERENCE_WRONG, text, key, reference=references[0])
         if stored is None:
             self._schemas.leave_out(references)
-            if all(one.reference_id in {*self._context.retired, *self._erased} for one in references):
+            kept = self._context.retired
+            if all(one.reference_id in kept or one.reference_id in self._erased for one in references):
                 self._check_retired(references)
             else:
                 text = f"{key}: there is no such object"

@@ -56,6 +56,16 @@ def hull(spans: Iterable[OffsetSpan], within: OffsetRanges | None = None) -> Off
     return {tp: (max(ranges[tp][0], low), min(ranges[tp][1], end)) for tp, (low, end) in within.items() if tp in ranges}
 
 
+def is_covered(span: OffsetSpan, others: Iterable[OffsetSpan]) -> bool:
+    """Return whether other spans together have all offsets of a span."""
+    reached = span.first
+    for other in sorted(one for one in others if one.tp == span.tp):
+        if other.first > reached:
+            break
+        reached = max(reached, other.next)
+    return reached >= span.next
+
+
 class Ranges:
     """The ranges of flush records up to the committed offsets."""
 
@@ -79,6 +89,14 @@ class Ranges:
     def first(self, tp: TopicPartition) -> int | None:
         """Return the first offset that is covered."""
         return self._lines[tp][0][0].first_offset if tp in self._lines else None
+
+    def reaching_back(self, ranges: OffsetRanges) -> OffsetRanges:
+        """Return ranges with the offsets in front of them that no flush record covers, if one covers earlier ones."""
+        reaching = {}
+        for tp, (first, end) in ranges.items():
+            before = [line.next_offset for line, _ in self._lines.get(tp, ()) if line.first_offset < first]
+            reaching[tp] = min(first, max(before, default=first)), end
+        return reaching
 
     def owned(self, starts: Mapping[TopicPartition, int]) -> list[tuple[str | None, OffsetSpan]]:
         """Cut the covered offsets, from the starts on, into spans: each has one batch that answers for it, or none.

@@ -69,7 +69,7 @@ class Findings:
         """Count a finding, and keep it if it is among the first of its kind."""
         kind = finding.kind
         self.counts[kind] += finding.number
-        if self.wants_example(kind):
+        if finding.number and self.wants_example(kind):
             self.examples.setdefault(kind, []).append(finding.text)
             self.places += [] if finding.place is None else [(kind, finding.place)]
 
