@@ -55,7 +55,9 @@ def records(count: int, *users: str) -> list[ToProduce]:
         {"user": users[n % len(users)], "time": NOW_MS - 1800_000 * (1 + n % 4), "id": f"id-{n}", "n": n}
         for n in range(count)
     ]
-    return [ToProduce(value=json.dumps(one).encode(), partition=n % 3) for n, one in enumerate(entries)]
+    return [
+        ToProduce(value=json.dumps(one).encode(), partition=n % 3, timestamp_ms=NOW_MS) for n, one in enumerate(entries)
+    ]
 
 
 def bring_up(lake: Lake) -> None:
