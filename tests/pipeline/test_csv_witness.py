@@ -215,7 +215,7 @@ def test_faults_of_the_archive_are_told_from_losses_of_the_product(
     assert archive is not None
     # Hours 1 to 3 are read: 180 records, 15 of them with three entries, two dropped, one broken, two that are new.
     assert (archive.rows, archive.rows_without_id, archive.broken_lines) == (180 + 30 - 3 + 2, 6, 2)
-    # Of the window are 104 records, 9 of them with three entries, 4 without id; two rows are in excess.
+    # The window has 104 records, 9 of them with three entries, 4 without id; two rows are in excess.
     assert archive.rows_compared == 104 + 18 - 4 - 3 + 2
     assert archive.rows_not_judged == archive.rows - archive.rows_compared - archive.rows_without_id
     assert (by_csv.counts.records, archive.entries_without_id, by_csv.could_not_tell) == (104, 4, [])

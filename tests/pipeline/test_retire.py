@@ -327,7 +327,7 @@ def test_backfill_beside_retirement_publishes_nothing_twice(
 
 
 def require_unread_without_table(deployment: Deployment, root: Path, spark: SparkSession) -> None:
-    """Where there is no table to ask, nobody can tell of entries of retired objects whether they are there."""
+    """Nobody can tell of entries of retired objects whether they are there if there is no table to ask."""
     other = lake_on(deployment, root, spark, PIPELINE_TABLE__NAME="logs.other")
     with pytest.raises(
         TableError, match=r"objects are retired, and lake\.logs\.other, which has their entries, is not"

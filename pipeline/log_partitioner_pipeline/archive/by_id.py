@@ -13,7 +13,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from log_partitioner.formats.findings import Kind
-from log_partitioner_pipeline.archive.frames import ENTRY_KEY
+from log_partitioner_pipeline.frames import ENTRY_KEY
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

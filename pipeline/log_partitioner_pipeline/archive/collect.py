@@ -9,8 +9,8 @@ from pyspark.sql import functions as F
 
 from log_partitioner.formats.findings import Kind
 from log_partitioner_pipeline.archive.by_id import count_if
-from log_partitioner_pipeline.archive.frames import ENTRY_KEY
 from log_partitioner_pipeline.audit.result import Example, Finding, Hour, RecordHour, Verdict
+from log_partitioner_pipeline.frames import ENTRY_KEY
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -18,9 +18,9 @@ from pyspark.sql import types as T
 from log_partitioner.formats.findings import Kind
 from log_partitioner.proof.oracle.judge import Judge
 from log_partitioner.proof.oracle.times import date_and_hour, read_time
-from log_partitioner_pipeline.archive.frames import Row, map_rows, struct
 from log_partitioner_pipeline.archive.rows import BrokenLine, CsvRow, read_csv, value_of_text
 from log_partitioner_pipeline.errors import ArchiveError, ObjectError
+from log_partitioner_pipeline.frames import Row, map_rows, struct
 from log_partitioner_pipeline.objects import Objects
 
 if TYPE_CHECKING:

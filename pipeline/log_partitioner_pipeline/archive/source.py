@@ -14,8 +14,8 @@ from pyspark.sql import types as T
 from log_partitioner.proof.oracle.decode import Decoder
 from log_partitioner.proof.oracle.judge import Judge
 from log_partitioner.proof.oracle.locate import Surroundings, id_of, parse_path, values_at
-from log_partitioner_pipeline.archive.frames import ENTRY, Row, map_rows, struct
 from log_partitioner_pipeline.archive.rows import value_of_entry
+from log_partitioner_pipeline.frames import ENTRY, Row, map_rows, struct
 from log_partitioner_pipeline.kafka import record_of
 
 if TYPE_CHECKING:

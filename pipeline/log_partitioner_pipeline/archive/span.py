@@ -12,8 +12,8 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from log_partitioner.formats.model import TopicPartition
-from log_partitioner_pipeline.archive.frames import struct
 from log_partitioner_pipeline.audit.result import Coverage
+from log_partitioner_pipeline.frames import struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -9,6 +9,7 @@ from __future__ import annotations
 import pickle
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
@@ -27,6 +28,7 @@ from log_partitioner.proof.audit.run import S3Reader
 from log_partitioner_pipeline.audit.digests import Digests, digest_of
 from log_partitioner_pipeline.audit.judged import JudgedBatches, PlacedFindings, ids_of, judged_of
 from log_partitioner_pipeline.erasures import Erased
+from log_partitioner_pipeline.frames import ENTRY, ENTRY_KEY, Row, struct
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -36,18 +38,12 @@ if TYPE_CHECKING:
     from log_partitioner.proof.audit.flush import ComparedBatch, Strays
     from log_partitioner.proof.audit.judge import Ground
 
-Row = dict[str, Any]
-
 THREADS = 8
 _ENTRIES_PER_TASK = 50_000
 _BATCH = ("batch_id", "user", "date", "hour", "message_partition", "message_offset")
 
 
-def _struct(**fields: T.DataType) -> T.StructType:
-    return T.StructType([T.StructField(name, kind) for name, kind in fields.items()])
-
-
-BUNDLE = _struct(
+BUNDLE = struct(
     bundle=T.IntegerType(),
     batches=T.BinaryType(),
     reference_id=T.StringType(),
@@ -56,7 +52,7 @@ BUNDLE = _struct(
 )
 """`batches` alone is a bundle; `reference_id` alone says that its object is retired, with the rest it is one row."""
 
-JUDGED = _struct(
+JUDGED = struct(
     judged=T.BinaryType(),
     reference_id=T.StringType(),
     batch_id=T.StringType(),
@@ -72,15 +68,7 @@ JUDGED = _struct(
     in_source=T.LongType(),
     in_files=T.LongType(),
 )
-ENTRY = _struct(
-    reference_id=T.StringType(),
-    topic=T.StringType(),
-    partition=T.IntegerType(),
-    offset=T.LongType(),
-    index=T.IntegerType(),
-    digest=T.BinaryType(),
-)
-"""A row of a reference."""
+REFERENCE_ROW = struct(reference_id=T.StringType(), **ENTRY, digest=T.BinaryType())
 
 
 class Asked(NamedTuple):
@@ -120,8 +108,8 @@ def judge_frame(frame: DataFrame, ground: Ground, strays: Strays, wanted: Asked)
 
 
 def entries_frame(frame: DataFrame, ground: Ground, strays: Strays, references: frozenset[str]) -> DataFrame:
-    """Read the rows of these references: ENTRY; nothing happens before an action."""
-    return frame.mapInArrow(partial(_read_entries, ground=ground, strays=strays, references=references), ENTRY)
+    """Read the rows of these references: REFERENCE_ROW; nothing happens before an action."""
+    return frame.mapInArrow(partial(_read_entries, ground=ground, strays=strays, references=references), REFERENCE_ROW)
 
 
 class Bench:
@@ -180,15 +168,22 @@ class Bench:
         return list(once.values())
 
 
-def _judge(
-    batches: Iterable[pa.RecordBatch], *, ground: Ground, strays: Strays, wanted: Asked
-) -> Iterator[pa.RecordBatch]:
-    findings = PlacedFindings(examples_max=wanted.examples)
+@contextmanager
+def _judging(ground: Ground, findings: PlacedFindings) -> Iterator[BatchJudge]:
+    """Open a task's own clients, and its judge."""
     s3 = S3Reader(ground.settings.s3, threads=THREADS)
     with (
         KafkaTopics.of(ground.settings.kafka) as topics,
         BatchJudge(ground, topics, s3.get, findings, threads=THREADS) as judge,
     ):
+        yield judge
+
+
+def _judge(
+    batches: Iterable[pa.RecordBatch], *, ground: Ground, strays: Strays, wanted: Asked
+) -> Iterator[pa.RecordBatch]:
+    findings = PlacedFindings(examples_max=wanted.examples)
+    with _judging(ground, findings) as judge:
         bench = Bench(judge, findings, wanted)
         for bundle, judge.context.retired in _bundles(batches):
             try:
@@ -206,19 +201,15 @@ def _read_entries(
 
     def see(reference: Reference, meta: Row, digest: bytes) -> None:
         if reference.reference_id in references:
-            place = {name: meta[name] for name in ENTRY.names[1:-1]}
+            place = {name: meta[name] for name in ENTRY_KEY}
             found.append({"reference_id": reference.reference_id, "digest": digest_of(meta, digest), **place})
 
-    s3 = S3Reader(ground.settings.s3, threads=THREADS)
-    with (
-        KafkaTopics.of(ground.settings.kafka) as topics,
-        BatchJudge(ground, topics, s3.get, PlacedFindings(examples_max=0), threads=THREADS) as judge,
-    ):
+    with _judging(ground, PlacedFindings(examples_max=0)) as judge:
         judge.context.on_row = see
         for bundle, judge.context.retired in _bundles(batches):
             for _ in judge.judge(bundle, strays):
                 pass
-            yield pa.RecordBatch.from_pylist(found, to_arrow_schema(ENTRY))
+            yield pa.RecordBatch.from_pylist(found, to_arrow_schema(REFERENCE_ROW))
             found.clear()
 
 

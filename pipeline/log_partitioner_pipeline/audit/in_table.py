@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from functools import partial, reduce
 from operator import or_
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 import pyarrow as pa
@@ -23,12 +23,13 @@ from log_partitioner.formats.findings import Kind
 from log_partitioner.proof.oracle.equal import canonical, digest
 from log_partitioner.proof.oracle.judge import Judge
 from log_partitioner_pipeline.announced import REFERENCES
-from log_partitioner_pipeline.audit.bundles import ENTRY
+from log_partitioner_pipeline.audit.bundles import REFERENCE_ROW
 from log_partitioner_pipeline.audit.digests import Digests, digest_of
 from log_partitioner_pipeline.changes import columns_lost
 from log_partitioner_pipeline.columns import EVENT_TIME, META, REFERENCE, USER, Struct, of_iceberg, restore
 from log_partitioner_pipeline.entries import EntryTable
 from log_partitioner_pipeline.errors import TableError
+from log_partitioner_pipeline.frames import ENTRY_KEY, Row, struct
 from log_partitioner_pipeline.session import CATALOG
 from log_partitioner_pipeline.table import load_table
 
@@ -42,19 +43,14 @@ if TYPE_CHECKING:
     from log_partitioner_pipeline.retired import RetiredSnapshot
     from log_partitioner_pipeline.table import Position
 
-Row = dict[str, Any]
-
 _SHOWN = 5
-_SUMS = T.StructType(
-    [T.StructField("reference_id", T.StringType()), *[T.StructField(name, T.LongType()) for name in Digests._fields]]
-)
-_PLACE = ("topic", "partition", "offset", "index")
+_SUMS = struct(reference_id=T.StringType(), **{name: T.LongType() for name in Digests._fields})
 _PLACED = ("batch_id", "date", "hour")
 FINDING = T.StructType(
     [
         *[T.StructField(name, T.StringType()) for name in ("kind", "text", "reference_id", "batch_id", "date")],
         T.StructField("hour", T.IntegerType()),
-        *[field for field in ENTRY if field.name in _PLACE],
+        *[field for field in REFERENCE_ROW if field.name in ENTRY_KEY],
         T.StructField("count", T.LongType()),
         T.StructField("object", T.StringType()),
     ]
@@ -162,18 +158,18 @@ def compare_sums(judged: DataFrame, sums: DataFrame, position: Position) -> Data
 def findings_of(in_files: DataFrame, differing: DataFrame, rows: DataFrame, settings: JobSettings) -> DataFrame:
     """Lay the rows of differing references side by side: FINDING.
 
-    `in_files` are columns of `bundles.ENTRY`, `rows` those of the table.
+    `in_files` are columns of `bundles.REFERENCE_ROW`, `rows` those of the table.
     """
     differing = F.broadcast(differing)
     names = differing.select(F.col("reference_id").alias(REFERENCE))
     is_one = rows[REFERENCE].eqNullSafe(names[REFERENCE])  # a row may have lost its reference
-    in_table = entries_of(rows.join(names, on=is_one, how="left_semi"), settings).select(*ENTRY.names)
+    in_table = entries_of(rows.join(names, on=is_one, how="left_semi"), settings).select(*REFERENCE_ROW.names)
     taken = in_files.join(differing.where("has").select("reference_id"), on="reference_id", how="left_semi")
     sides = taken.withColumn("side", F.lit("f")).unionByName(in_table.withColumn("side", F.lit("t")))
     digests = [F.collect_list(F.when(F.col("side") == side, F.col("digest"))).alias(side) for side in "ft"]
-    by_entry = sides.groupBy(*_PLACE).agg(*digests, F.max("reference_id").alias("reference_id"))
-    told = by_entry.select(*_PLACE, "reference_id", F.expr(_FINDINGS).alias("told"))
-    found = told.select(*_PLACE, "reference_id", F.inline("told")).where("count > 0")
+    by_entry = sides.groupBy(*ENTRY_KEY).agg(*digests, F.max("reference_id").alias("reference_id"))
+    told = by_entry.select(*ENTRY_KEY, "reference_id", F.expr(_FINDINGS).alias("told"))
+    found = told.select(*ENTRY_KEY, "reference_id", F.inline("told")).where("count > 0")
     return in_form(found.join(differing.drop("has"), on="reference_id", how="left"))
 
 
@@ -192,8 +188,10 @@ def sums_of(rows: DataFrame, settings: JobSettings) -> DataFrame:
 
 
 def entries_of(rows: DataFrame, settings: JobSettings) -> DataFrame:
-    """Return the entries of rows of the table: ENTRY with `meta` (JSON) and the digest of the `values`."""
-    schema = T.StructType([*ENTRY, T.StructField("meta", T.BinaryType()), T.StructField("values", T.BinaryType())])
+    """Return the entries of rows of the table: REFERENCE_ROW with `meta` (JSON) and the digest of the `values`."""
+    schema = T.StructType(
+        [*REFERENCE_ROW, T.StructField("meta", T.BinaryType()), T.StructField("values", T.BinaryType())]
+    )
     read = partial(_read, settings=settings.worker, columns=columns_of(rows), schema=to_arrow_schema(schema))
     return _with_meta(rows).mapInArrow(read, schema)
 
@@ -243,7 +241,7 @@ def columns_of(rows: DataFrame) -> Struct:
 
 def _with_meta(rows: DataFrame) -> DataFrame:
     """Gather in `_meta` what a row of a file has there, and the reference."""
-    meta = [F.col(f"{META}.{field}").alias(field) for field in (*_PLACE, "id", "root")]
+    meta = [F.col(f"{META}.{field}").alias(field) for field in (*ENTRY_KEY, "id", "root")]
     meta += [
         F.col(USER).alias("user"),
         F.col(REFERENCE).alias("reference_id"),
@@ -274,7 +272,7 @@ def _read(
 ) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         rows = [
-            {name: meta[name] for name in ("reference_id", *_PLACE)}
+            {name: meta[name] for name in ("reference_id", *ENTRY_KEY)}
             | {"digest": digest_of(meta, values), "meta": msgspec.json.encode(meta), "values": values}
             for meta, values in _digested([batch], settings, columns)
         ]

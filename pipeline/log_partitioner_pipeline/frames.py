@@ -1,4 +1,4 @@
-"""Rows as dictionaries on executors, and the columns by which source and archive name an entry."""
+"""Rows as dictionaries on executors, types of rows, and the columns that name an entry."""
 
 from __future__ import annotations
 
