@@ -130,6 +130,8 @@ def public_classes() -> dict[str, list[str]]:
 TWINS = {
     # An Avro container, read by the oracle for itself and by the pipeline by the worker's rules.
     "Container": ["pipeline/log_partitioner_pipeline/rows.py", "service/log_partitioner/proof/oracle/container.py"],
+    # A format, as the worker reads it and as the second opinion does.
+    "Format": ["service/log_partitioner/input/format.py", "service/log_partitioner/proof/oracle/format.py"],
     # What a command was asked to do; each is its module's own.
     "Options": [
         "pipeline/log_partitioner_pipeline/audit/auditor.py",

@@ -5,7 +5,7 @@ The path of the data, room by room:
     adapters/kafka/consumer.py   a record leaves the client library
     runtime/runloop.py           it is accepted, or refused and read again
     runtime/recorder.py          calls what follows, for each record
-        input/decode.py                 its bytes become entries
+        input/decode.py                 its bytes become entries, by one of input/formats/
         partitioning/partitioner.py     an entry gets its user, date and hour, or is rejected
         avro/entry_types.py             and its type, inferred once per shape
         batch/rows.py                   it becomes a row of the open batch

@@ -6,7 +6,7 @@ from __future__ import annotations
 import gzip
 import json
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 from backports import zstd
@@ -15,10 +15,12 @@ from hypothesis import strategies as st
 
 from log_partitioner.config.settings import InputSettings
 from log_partitioner.input.decode import RecordDecoder
+from log_partitioner.input.formats import FORMATS
 from log_partitioner.input.json_text import JsonDecoder, UndecodableError, split_array, split_object
 from tests.fakes.lanes import assert_decoded_alike
 from tests.property.avro_reading import canonical
 from tests.strategies import json_values, names, times_as_many
+from tests.toy_format import oracle, worker
 
 ENTRIES_MAX = 50
 json_entries = st.dictionaries(names, json_values(), max_size=4)
@@ -28,7 +30,10 @@ json_texts = st.tuples(
 BITS = [b'"', b"\\", b"[", b"]", b"{", b"}", b",", b":", b"\xff", b"\\ud800", b"NaN", b"\n", b"1e999999999999999999999",
         b"-", b"\xef\xbb\xbf", b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"yes", b"0" * 20, b"9" * 4400, b"\0"]  # fmt: skip
 compressions = st.sampled_from([bytes, gzip.compress, zstd.compress])
-formats = st.sampled_from(["json", "ndjson"])
+assert FORMATS["csv"] is worker.csv and oracle.FORMATS.keys() == FORMATS.keys()  # noqa: PT018
+formats = st.sampled_from(sorted(FORMATS))
+csv_lines = st.lists(st.text(max_size=3) | names, max_size=4).map(",".join)
+csv = st.lists(csv_lines, max_size=3).map("\n".join).map(str.encode)
 
 
 @st.composite
@@ -42,7 +47,7 @@ def mutated(draw: st.DrawFn, texts: st.SearchStrategy[bytes]) -> bytes:
 
 
 envelopes = st.dictionaries(names, json_entries | st.lists(json_entries)).map(json.dumps).map(str.encode)
-texts = json_texts | envelopes
+texts = json_texts | envelopes | csv
 broken = (
     st.binary(max_size=60)
     | st.tuples(compressions, mutated(texts)).map(lambda drawn: drawn[0](drawn[1]))
@@ -50,13 +55,16 @@ broken = (
 )
 
 
-def rules_of(form: Literal["json", "ndjson"] = "json", *, entries_field: str | None = None) -> InputSettings:
+class Bounded(InputSettings):
+    """Rules with small limits, for any format."""
+
+    entries_per_record_max = ENTRIES_MAX
+    format: Any = "json"
+
+
+def rules_of(form: str = "json", *, entries_field: str | None = None) -> InputSettings:
     """Make rules with small limits."""
-    bounded = type("Bounded", (InputSettings,), {"entries_per_record_max": ENTRIES_MAX})
-    rules: InputSettings = bounded(
-        format=form, entries_field=entries_field, record_bytes_max=20_000, inexact_numbers="text"
-    )
-    return rules
+    return Bounded(format=form, entries_field=entries_field, record_bytes_max=20_000, inexact_numbers="text")
 
 
 def check(rules: InputSettings, value: bytes) -> None:

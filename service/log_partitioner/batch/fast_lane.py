@@ -16,6 +16,7 @@ from log_partitioner.batch.types import CompiledTypes
 from log_partitioner.config.section import parse_path
 from log_partitioner.config.settings import Settings
 from log_partitioner.formats.model import CHAIN_HEADER, PartitionKey
+from log_partitioner.input.formats import format_of
 from log_partitioner.partitioning.event_time import EARLIEST_US, LATEST_US
 from log_partitioner.partitioning.locate import is_plain
 
@@ -82,6 +83,8 @@ def why_no_lane(settings: Settings) -> str | None:
     """Say why there is no fast lane; None if there is one."""
     if not is_fast(settings):
         return "fast_lane is off" if settings.fast_lane == "off" else "not installed"
+    if format_of(settings.input).compiled is None:
+        return f"input.format is {settings.input.format}"
     paths = {"user": settings.user.paths, "time": settings.time.paths, "id": settings.id.paths}
     for name, given in paths.items():
         if not all(map(is_plain, given)):
@@ -102,7 +105,7 @@ def _rules(settings: Settings) -> dict[str, Any]:
         "id_paths": tuple(map(parse_path, settings.id.paths)),
         "entries_field": source.entries_field,
         "entries_max": source.entries_per_record_max,
-        "is_ndjson": source.format == "ndjson",
+        "is_ndjson": format_of(source).compiled == "lines",
         "has_fallback": times.missing == "record-timestamp",
         "no_users": user.no_values,
         "missing_user": user.missing_name,

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from log_partitioner.formats.model import PartitionKey, RootLink, SourceRecord, TopicPartition
-    from log_partitioner.proof.oracle.decode import Reasons
     from log_partitioner.proof.oracle.expected_schema import Type
+    from log_partitioner.proof.oracle.format import Reasons
 
 _SEEN_MAX = 255
 

@@ -1,6 +1,6 @@
 """The second opinion: other code computes from docs/DESIGN.md once more what must become of every record.
 
-    decode.py            record -> entries            (json_text.py)
+    decode.py            record -> entries            (formats/, json_text.py)
     locate.py times.py   entry -> user, event time, id
     judge.py             record -> what each entry must look like downstream
     container.py published_schema.py   bytes of an object -> rows -> values

@@ -1,6 +1,7 @@
 """Turns a Kafka record into its log entries, or into the reasons why they are dead (DESIGN 3.1, 3.7).
 
-Owns compression, formats, envelopes and limits of the input. If an entry has several faults, it may name any of them.
+Owns compression, envelopes and limits of the input; `formats` has the formats. If an entry has several faults, it may
+name any of them.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import zlib
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from log_partitioner.formats.dead_letter import Reason
+from log_partitioner.proof.oracle.format import NO_REASONS, DeadError, Reasons
+from log_partitioner.proof.oracle.formats import FORMATS
 from log_partitioner.proof.oracle.json_text import (
     Parse,
     depth_of,
@@ -27,8 +30,6 @@ if TYPE_CHECKING:
     from log_partitioner.config.settings import InputSettings
 
 JsonObject = dict[str, object]
-Reasons = frozenset[Reason]
-NO_REASONS: Reasons = frozenset()
 GZIP_MAGIC = b"\x1f\x8b"
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 
@@ -53,14 +54,6 @@ class DecodedRecord(NamedTuple):
     envelope: JsonObject | None = None
 
 
-class _DeadError(Exception):
-    """The record is dead as a whole, for these reasons."""
-
-    def __init__(self, *reasons: Reason) -> None:
-        super().__init__(*reasons)
-        self.reasons = frozenset(reasons)
-
-
 class _UnsplittableError(Exception):
     """The text does not tell where one element ends and the next begins."""
 
@@ -70,23 +63,35 @@ class Decoder:
 
     def __init__(self, settings: InputSettings) -> None:
         self._settings = settings
+        self._format = FORMATS[settings.format](settings)
         self.parse: Parse = parse_rounding if settings.inexact_numbers == "round" else parse_keeping
 
     def decode(self, value: bytes | None) -> DecodedRecord:
         """Take a record's value apart; never raises on input."""
         try:
-            data = _decompress(value or b"", self._settings.record_bytes_max)
-            # Bytes that are not UTF-8 become lone surrogates, for which their entry is refused.
-            text = data.decode("utf-8", "surrogateescape")
-            if self._settings.format == "ndjson":
-                lines = (line for line in text.split("\n") if line.strip(_WHITESPACE))
-                decoded = DecodedRecord([self._entry_of_text(line) for line in lines])
-            else:
-                decoded = self._decode_json(text) if text else DecodedRecord([])
-        except _DeadError as error:
+            payload = _decompress(value or b"", self._settings.record_bytes_max)
+            decoded = self._decode_payload(payload) if payload else DecodedRecord([])
+        except DeadError as error:
             return _dead(error.reasons)
         is_long = len(decoded.entries) > self._settings.entries_per_record_max
         return _dead(frozenset({Reason.TOO_MANY_ENTRIES})) if is_long else decoded
+
+    def _decode_payload(self, payload: bytes) -> DecodedRecord:
+        lines, parse = self._format.lines, self._format.parse
+        if lines is not None:
+            return DecodedRecord([self._entry_of_line(line) for line in lines(payload)])
+        if parse is not None:
+            return self._decode_value(parse(payload), may_be_deep=True)
+        # Bytes that are not UTF-8 become lone surrogates, for which their entry is refused.
+        return self._decode_json(payload.decode("utf-8", "surrogateescape"))
+
+    def _entry_of_line(self, line: bytes) -> DecodedEntry:
+        if self._format.parse is None:
+            return self._entry_of_text(line.decode("utf-8", "surrogateescape"))
+        try:
+            return self._entry(self._format.parse(line), may_be_deep=True)
+        except DeadError as error:
+            return DecodedEntry(None, error.reasons)
 
     def _decode_json(self, text: str) -> DecodedRecord:
         if may_hold_surrogates(text):
@@ -95,7 +100,9 @@ class Decoder:
             value = self.parse(text)
         except (json.JSONDecodeError, RecursionError):
             return self._decode_piecewise(text)
-        may_be_deep = self._may_be_deep(text)
+        return self._decode_value(value, may_be_deep=self._may_be_deep(text))
+
+    def _decode_value(self, value: object, *, may_be_deep: bool) -> DecodedRecord:
         if isinstance(value, dict):
             field = self._settings.entries_field
             if field is None or field not in value:
@@ -104,7 +111,7 @@ class Decoder:
         else:
             entries, envelope = value, None
         if type(entries) is not list:
-            raise _DeadError(Reason.NOT_AN_OBJECT if envelope is None else Reason.ENTRIES_NOT_A_LIST)
+            raise DeadError(Reason.NOT_AN_OBJECT if envelope is None else Reason.ENTRIES_NOT_A_LIST)
         return DecodedRecord([self._entry(one, may_be_deep=may_be_deep) for one in entries], envelope=envelope)
 
     def _decode_piecewise(self, text: str) -> DecodedRecord:
@@ -121,7 +128,7 @@ class Decoder:
                 if envelope.value is None or envelope.reasons:
                     return DecodedRecord([envelope], is_whole=True)
                 if not entries.startswith("["):
-                    raise _DeadError(Reason.ENTRIES_NOT_A_LIST, Reason.MALFORMED)
+                    raise DeadError(Reason.ENTRIES_NOT_A_LIST, Reason.MALFORMED)
                 pieces = _split(entries, "[", "]")
                 return DecodedRecord([self._entry_of_text(piece) for piece in pieces], envelope=envelope.value)
         except _UnsplittableError:
@@ -166,18 +173,18 @@ def _decompress(value: bytes, bytes_max: int) -> bytes:
         if not rest.startswith(magic):
             if magic == GZIP_MAGIC and not rest.strip(b"\0"):
                 break  # gzip files may be padded with zeros
-            raise _DeadError(Reason.DECOMPRESSION)
+            raise DeadError(Reason.DECOMPRESSION)
         member: Any = zlib.decompressobj(_GZIP_WINDOW_BITS) if magic == GZIP_MAGIC else ZstdDecompressor()
         try:
             parts.append(member.decompress(rest, bytes_max + 1 - size))
         except (zlib.error, ZstdError) as error:
-            raise _DeadError(Reason.DECOMPRESSION) from error
+            raise DeadError(Reason.DECOMPRESSION) from error
         size += len(parts[-1])
         if size <= bytes_max and not member.eof:
-            raise _DeadError(Reason.DECOMPRESSION)
+            raise DeadError(Reason.DECOMPRESSION)
         rest = member.unused_data
     if size > bytes_max:
-        raise _DeadError(Reason.RECORD_TOO_LARGE)
+        raise DeadError(Reason.RECORD_TOO_LARGE)
     return b"".join(parts)
 
 

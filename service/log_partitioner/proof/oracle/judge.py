@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from log_partitioner.formats.dead_letter import Reason, reason_of
 from log_partitioner.formats.model import Headers, PartitionKey, RootLink, SourceRecord
-from log_partitioner.proof.oracle.decode import NO_REASONS, DecodedEntry, Decoder, Reasons
+from log_partitioner.proof.oracle.decode import DecodedEntry, Decoder
 from log_partitioner.proof.oracle.equal import DIGEST_BYTES, canonical, digest
 from log_partitioner.proof.oracle.expected_schema import Type, is_over, type_of_entry
+from log_partitioner.proof.oracle.format import NO_REASONS, Reasons
 from log_partitioner.proof.oracle.locate import Surroundings, TimeRule, UserRule, id_of, parse_path, root_of
 from log_partitioner.proof.oracle.times import date_and_hour
 

@@ -1,0 +1,30 @@
+"""The form of a format in the second opinion, and how it says that something is dead."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from log_partitioner.formats.dead_letter import Reason
+
+Reasons = frozenset[Reason]
+NO_REASONS: Reasons = frozenset()
+
+
+class DeadError(Exception):
+    """A record, or a part of one, is dead for these reasons."""
+
+    def __init__(self, *reasons: Reason) -> None:
+        super().__init__(*reasons)
+        self.reasons: Reasons = frozenset(reasons)
+
+
+class Format(NamedTuple):
+    """Rules for decompressed payloads of one kind; they raise nothing but DeadError.
+
+    `lines` gives the parts of a payload that are an entry each; without it a payload is one part. `parse` gives the
+    value of a part; without it parts are JSON text.
+    """
+
+    lines: Callable[[bytes], list[bytes]] | None = None
+    parse: Callable[[bytes], object] | None = None

@@ -1,0 +1,12 @@
+"""Formats of payloads as the second opinion reads them, one file each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from log_partitioner.config.settings import InputSettings
+from log_partitioner.proof.oracle.format import Format
+from log_partitioner.proof.oracle.formats.json import json
+from log_partitioner.proof.oracle.formats.ndjson import ndjson
+
+FORMATS: dict[str, Callable[[InputSettings], Format]] = {"json": json, "ndjson": ndjson}
