@@ -64,7 +64,11 @@ class Lake:
                 self.spark.conf.set(key, value)
 
     def start(
-        self, name: str, *arguments: str, program: tuple[str, ...] = ("-m", "log_partitioner_pipeline")
+        self,
+        name: str,
+        *arguments: str,
+        program: tuple[str, ...] = ("-m", "log_partitioner_pipeline"),
+        **variables: str,
     ) -> ServerProcess:
         """Start a job as a process of its own; its log is `root/name.log`. It runs each plan once: none is compiled."""
         command = [sys.executable, *program, *arguments]
@@ -72,7 +76,7 @@ class Lake:
             filter(None, [os.environ.get("PYTHONPATH"), str(_HERE.parents[1])])
         )  # drivers are tests'
         environment = self.variables | {"PYTHONPATH": path}
-        environment |= small_spark(is_compiled=False) | temporary_files(self.root / "tmp")
+        environment |= small_spark(is_compiled=False) | temporary_files(self.root / "tmp") | variables
         return ServerProcess(name, command, log=self.root / f"{name}.log", env=environment)
 
     @property
