@@ -137,7 +137,7 @@ class Trial:
 
     def take(self, record: SourceRecord) -> None:
         """Take one record apart."""
-        decoded = refused(record) if record.unreadable is not None else self._decoder.decode(record.value)
+        decoded = self._decoder.decode(record.value, record.headers) if record.unreadable is None else refused(record)
         self.records += 1
         self.entries += len(decoded.entries) + len(decoded.bad)
         self._envelopes += decoded.envelope is not None

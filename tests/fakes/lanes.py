@@ -17,7 +17,7 @@ from log_partitioner.boundary import Membership, Poll
 from log_partitioner.config.s3_settings import S3Settings
 from log_partitioner.config.settings import InputSettings, KafkaSettings, Settings
 from log_partitioner.formats.dead_letter import Reason
-from log_partitioner.formats.model import CommittedOffset, PartitionKey, SourceRecord
+from log_partitioner.formats.model import CommittedOffset, Headers, PartitionKey, SourceRecord
 from log_partitioner.input.decode import Decoded
 from log_partitioner.partitioning.partitioner import Placement, Rejection
 from log_partitioner.proof.oracle import decode as oracle
@@ -90,17 +90,19 @@ def assert_judged_alike(
         assert (placed.key, placed.event_time_us, placed.unique_id) == (key, event_time_us, unique_id)
 
 
-def assert_decoded_alike(decoded: Decoded, value: bytes | None, rules: InputSettings) -> None:
+def assert_decoded_alike(decoded: Decoded, value: bytes | None, rules: InputSettings, headers: Headers = ()) -> None:
     """Hold the entries of a record to the second opinion: which are bad, and for what; and the values of the others.
 
     One object that is no Unicode is bad as a whole to the worker, and one entry to the second opinion.
     """
     decoder = oracle.Decoder(rules)
-    other, bad = decoder.decode(value), {one.number: one.reason for one in decoded.bad}
+    other, bad = decoder.decode(value, headers), {one.number: one.reason for one in decoded.bad}
     if None in bad:
         (whole,) = other.entries
         assert bad[None] in whole.reasons
         text = b"" if other.is_whole else oracle._decompress(value or b"", rules.record_bytes_max)
+        if rules.framing != "none" and text.startswith(b"\0"):
+            text = text[5:]
         assert other.is_whole or text.lstrip(b" \t\r\n").startswith(b"{")
         return
     assert not other.is_whole

@@ -16,10 +16,10 @@ import os, sys
 from log_partitioner.batch.fast_lane import FastLane
 from log_partitioner.input.decode import RecordDecoder
 decode, take = RecordDecoder.decode, FastLane.take
-def deadly(self, value):
+def deadly(self, value, headers=()):
     if value and b"deadly" in value:
         os._exit(134)
-    return decode(self, value)
+    return decode(self, value, headers)
 def deadly_to_the_lane(self, poll, first, stop, **bounds):
     if any(value and b"deadly" in value for value in poll.values[first:stop]):
         os._exit(134)

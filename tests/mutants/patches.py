@@ -36,15 +36,15 @@ def nothing(*_: Any, **__: Any) -> None:
 # Lost or changed on the way through the worker.
 
 
-def leaves_one_out(own: RecordDecoder, value: bytes | None) -> Decoded:
+def leaves_one_out(own: RecordDecoder, *given: Any) -> Decoded:
     """Forget the last entry of a record that has several."""
-    decoded = _decode(own, value)
+    decoded = _decode(own, *given)
     return decoded._replace(entries=decoded.entries[:-1]) if len(decoded.entries) > 1 else decoded
 
 
-def writes_one_twice(own: RecordDecoder, value: bytes | None) -> Decoded:
+def writes_one_twice(own: RecordDecoder, *given: Any) -> Decoded:
     """Take the last entry of a record that has several twice."""
-    decoded = _decode(own, value)
+    decoded = _decode(own, *given)
     return decoded._replace(entries=[*decoded.entries, *decoded.entries[-1:]]) if len(decoded.entries) > 1 else decoded
 
 

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from log_partitioner.config.settings import InputSettings
+from log_partitioner.formats.model import Headers
 from log_partitioner.input.decode import RecordDecoder
 from log_partitioner.input.formats import FORMATS
 from log_partitioner.input.json_text import JsonDecoder, UndecodableError, split_array, split_object
@@ -62,15 +63,17 @@ class Bounded(InputSettings):
     format: Any = "json"
 
 
-def rules_of(form: str = "json", *, entries_field: str | None = None) -> InputSettings:
+def rules_of(form: str = "json", *, entries_field: str | None = None, framing: Any = "none") -> InputSettings:
     """Make rules with small limits."""
-    return Bounded(format=form, entries_field=entries_field, record_bytes_max=20_000, inexact_numbers="text")
+    return Bounded(
+        format=form, framing=framing, entries_field=entries_field, record_bytes_max=20_000, inexact_numbers="text"
+    )
 
 
-def check(rules: InputSettings, value: bytes) -> None:
+def check(rules: InputSettings, value: bytes, headers: Headers = ()) -> None:
     """W3 for one record: each index is an entry or bad, once; a whole record is one bad entry; all can be written."""
-    decoded = RecordDecoder(rules).decode(value)
-    assert_decoded_alike(decoded, value, rules)
+    decoded = RecordDecoder(rules).decode(value, headers)
+    assert_decoded_alike(decoded, value, rules, headers)
     found = [index for index, _, _ in decoded.entries] + [bad.number for bad in decoded.bad]
     if None in found:
         assert found == [None]
@@ -90,6 +93,19 @@ def test_decoding_anything_never_raises_counts_everything_and_is_what_the_second
 ) -> None:
     """Whatever a producer writes becomes entries and dead letters that add up (W3): bytes, broken JSON, compression."""
     check(rules_of(form, entries_field=entries_field), value)
+
+
+prefixes = st.sampled_from([b"", b"\0", b"\0\0\0\0\7", b"\0\0\0\0", b"\1\0\0\0\7"])
+schema_headers: Any = st.sampled_from([(), (("__value_schema_id", b"\0\0\0\0\7"),), (("other", None),)])
+
+
+@times_as_many(2)
+@given(formats, st.sampled_from(["none", "confluent"]), compressions, prefixes, schema_headers, broken | texts)
+def test_decoding_anything_framed_is_what_the_second_opinion_says(
+    form: Any, framing: str, compress: Any, prefix: bytes, headers: Headers, value: bytes
+) -> None:
+    """The prefix of a serializer, whole, cut short or of another kind, the header, both, and neither."""
+    check(rules_of(form, framing=framing), compress(prefix + value), headers)
 
 
 @given(st.lists(json_entries, max_size=6), st.booleans(), compressions)

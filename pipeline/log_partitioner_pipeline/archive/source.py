@@ -57,7 +57,7 @@ def entries_of(messages: Iterable[Row], *, settings: Settings, paths: Iterable[s
         if not judged.entries:
             yield common | {"index": -1}
             continue
-        decoded = decoder.decode(record.value)
+        decoded = decoder.decode(record.value, record.headers)
         around = Surroundings(record, decoded.envelope, decoder.parse)
         for index, (one, (value, _)) in enumerate(zip(judged.entries, decoded.entries, strict=True)):
             row = common | {"index": index, "deliverable": one.deliverable is not None}

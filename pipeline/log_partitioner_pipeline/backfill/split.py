@@ -86,7 +86,7 @@ def split(row: dict[str, Any], rules: SplitRules) -> Iterator[dict[str, Any]]:
     if WHOLE in held:
         return
     record = record_of(row)
-    decoded = rules.decoder.decode(record.value) if record.unreadable is None else refused(record)
+    decoded = rules.decoder.decode(record.value, record.headers) if record.unreadable is None else refused(record)
     bad = [one for one in decoded.bad if one.number not in held and not (one.number is None and held)]
     by_key: dict[PartitionKey, list[int]] = {}
     for index, entry, _ in decoded.entries:

@@ -171,7 +171,7 @@ class Writer:
     def _add(self, piece: Row, rows: Rows) -> None:
         """Add the entries of a piece: the recorder's steps."""
         record, key = record_of(piece), PartitionKey(piece["user"], piece["date"], piece["hour"])
-        decoded = self._rules.decoder.decode(record.value)
+        decoded = self._rules.decoder.decode(record.value, record.headers)
         entries = {index: (entry, text) for index, entry, text in decoded.entries}
         root = root_of(record)
         for index in piece["indexes"]:

@@ -85,6 +85,8 @@ def why_no_lane(settings: Settings) -> str | None:
         return "fast_lane is off" if settings.fast_lane == "off" else "not installed"
     if format_of(settings.input).compiled is None:
         return f"input.format is {settings.input.format}"
+    if settings.input.framing != "none":
+        return f"input.framing is {settings.input.framing}"
     paths = {"user": settings.user.paths, "time": settings.time.paths, "id": settings.id.paths}
     for name, given in paths.items():
         if not all(map(is_plain, given)):

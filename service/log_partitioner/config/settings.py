@@ -97,6 +97,8 @@ class InputSettings(Section):
 
     format: Literal["json", "ndjson"] = "json"
     """json: an object, an array of objects or an envelope; ndjson: one object per line."""
+    framing: Literal["none", "confluent"] = "none"
+    """confluent: the id of a schema stands in five bytes before the content, or in a header; none: nothing does."""
     entries_field: str | None = None
     """Field of an envelope object that holds the list of entries."""
     record_bytes_max: PositiveBytes = 16 * 1024 * 1024

@@ -1,4 +1,4 @@
-"""Source record -> entries: decompress, read by its format, split (DESIGN 3.1). Never raises on input.
+"""Source record -> entries: decompress, unframe, read by a format, split (DESIGN 3.1). Never raises on input.
 
 A document is an entry, a list of entries, or an object with `entries_field`, an envelope. A format may split a payload
 into parts that are an entry each. A record without a value, and one without parts, has no entries.
@@ -14,9 +14,10 @@ from typing import Any, NamedTuple
 
 from log_partitioner.config.settings import InputSettings
 from log_partitioner.formats.dead_letter import Reason, reason_of
-from log_partitioner.formats.model import SourceRecord
+from log_partitioner.formats.model import Headers, SourceRecord
 from log_partitioner.input.compression import decompress
 from log_partitioner.input.formats import format_of
+from log_partitioner.input.framing import FRAMINGS
 from log_partitioner.input.json_text import FAST_REFUSALS, JsonDecoder, UndecodableError
 from log_partitioner.input.parts import PartReader, is_list, is_object, members_of, not_too_many, text_of
 
@@ -52,12 +53,13 @@ class RecordDecoder:
         self._rules = rules
         self.json = JsonDecoder(keep_inexact_text=rules.inexact_numbers == "text")
         self._format = form = format_of(rules)
+        self._unframe = FRAMINGS[rules.framing]
         self._parts = PartReader(self.json, elements_max=rules.entries_per_record_max)
         # The most frequent record is one object with nothing around it, of at most so many bytes.
-        is_plain = form.read is None and form.split is None and not rules.entries_field
+        is_plain = not (form.read or form.split or self._unframe or rules.entries_field)
         self._object_bytes_max = rules.record_bytes_max if is_plain else 0
 
-    def decode(self, value: bytes | None) -> Decoded:
+    def decode(self, value: bytes | None, headers: Headers = ()) -> Decoded:
         """Take the value of a record apart."""
         if not value:
             return Decoded([], None, [], 0)
@@ -69,13 +71,24 @@ class RecordDecoder:
         read, split = self._format.read, self._format.split
         try:
             payload = decompress(value, self._rules.record_bytes_max)
-            if split is not None:
-                return self._sort_out(self._some(split(payload)), len(payload), read=read)
+            size = len(payload)
             if not payload:
                 return Decoded([], None, [], 0)
-            return self._document(payload if read is None else read(payload), len(payload))
+            if self._unframe is not None:
+                payload = self._unframe(payload, headers)
+            if split is not None:
+                return self._sort_out(self._some(split(payload)), size, read=read)
+            return self._document(payload if read is None else read(payload), size)
         except UndecodableError as error:
-            return Decoded([], None, [Bad(None, error.reason, str(error))], len(value))
+            return Decoded([], None, [Bad(None, error.reason, f"{error}{self._advice(value, error)}")], len(value))
+
+    def _advice(self, value: bytes, error: UndecodableError) -> str:
+        """Return the setting that reads a record which these do not read; empty if none is known."""
+        if value[0] == 0 and self._unframe is None:
+            return "; it begins as with the id of a schema, which input.framing = confluent takes away"
+        if str(error).startswith("Extra data") and self._format.split is None:
+            return "; input.format = ndjson reads one object per line"
+        return ""
 
     def _document(self, document: Any, size: int) -> Decoded:
         """Decode entries of a list or of an envelope, or the one entry that a document is."""

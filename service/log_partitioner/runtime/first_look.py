@@ -139,7 +139,7 @@ class FirstLook:
         look = _Look()
         for letter in batch.dead_letters[:SAMPLES]:
             if letter.record.unreadable is None:
-                look.sample(self._decode(letter.record.value))
+                look.sample(self._decode(letter.record.value, letter.record.headers))
         each = ", ".join(f"{reason} {count}" for reason, count in reasons.most_common())
         paths = (f"{name}: {', '.join(values)}; " for name, values in _paths_of(self._settings).items())
         raise PathsError(

@@ -187,7 +187,7 @@ class Recorder:
         """
         batch, progress = self._batch, self._tracker.by_tp[record.tp]
         assert batch is not None, "a batch is opened before its first record"
-        decoded = self.decoder.decode(record.value) if record.unreadable is None else refused(record)
+        decoded = self.decoder.decode(record.value, record.headers) if record.unreadable is None else refused(record)
         timestamps = batch.record_timestamps
         bad = decoded.bad + self._write_entries(record, decoded, batch)
         if bad:

@@ -29,4 +29,6 @@ def test_fast_lane_is_entered_for_formats_that_it_reads_alone() -> None:
     reasons = {name: why_no_lane(settings(input=AnyFormat(format=name))) for name in FORMATS}
     absent = None if native.IS_INSTALLED else "not installed"
     plain = {"json": absent, "ndjson": absent}
+    framed = settings(input=InputSettings(framing="confluent"))
+    assert why_no_lane(framed) == (absent or "input.framing is confluent")
     assert {name: absent or f"input.format is {name}" for name in FORMATS} | plain == reasons

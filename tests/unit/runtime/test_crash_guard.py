@@ -13,7 +13,7 @@ from log_partitioner.batch.fast_lane import TakenRun
 from log_partitioner.boundary import Poll
 from log_partitioner.errors import SourceError
 from log_partitioner.formats.dead_letter import parse_headers
-from log_partitioner.formats.model import CommittedOffset
+from log_partitioner.formats.model import CommittedOffset, Headers
 from log_partitioner.input.decode import Decoded
 from log_partitioner.runtime.crash_guard import CrashHistory
 from tests.fakes.journal import FakeJournal
@@ -57,7 +57,7 @@ def ending_when(
     decoder = worker.recorder.decoder
     decode = decoder.decode
 
-    def decode_or_end(value: bytes | None) -> Decoded:
+    def decode_or_end(value: bytes | None, _headers: Headers) -> Decoded:
         if is_time(value):
             raise end
         return decode(value)

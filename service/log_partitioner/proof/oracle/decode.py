@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from log_partitioner.formats.dead_letter import Reason
 from log_partitioner.proof.oracle.format import NO_REASONS, DeadError, Reasons
 from log_partitioner.proof.oracle.formats import FORMATS
+from log_partitioner.proof.oracle.framing import FRAMINGS
 from log_partitioner.proof.oracle.json_text import (
     Parse,
     depth_of,
@@ -28,6 +29,7 @@ from log_partitioner.zstd import ZstdDecompressor, ZstdError
 
 if TYPE_CHECKING:
     from log_partitioner.config.settings import InputSettings
+    from log_partitioner.formats.model import Headers
 
 JsonObject = dict[str, object]
 GZIP_MAGIC = b"\x1f\x8b"
@@ -63,14 +65,15 @@ class Decoder:
 
     def __init__(self, settings: InputSettings) -> None:
         self._settings = settings
+        self._unframe = FRAMINGS[settings.framing]
         self._format = FORMATS[settings.format](settings)
         self.parse: Parse = parse_rounding if settings.inexact_numbers == "round" else parse_keeping
 
-    def decode(self, value: bytes | None) -> DecodedRecord:
+    def decode(self, value: bytes | None, headers: Headers = ()) -> DecodedRecord:
         """Take a record's value apart; never raises on input."""
         try:
             payload = _decompress(value or b"", self._settings.record_bytes_max)
-            decoded = self._decode_payload(payload) if payload else DecodedRecord([])
+            decoded = self._decode_payload(self._unframe(payload, headers)) if payload else DecodedRecord([])
         except DeadError as error:
             return _dead(error.reasons)
         is_long = len(decoded.entries) > self._settings.entries_per_record_max

@@ -70,7 +70,7 @@ class Judge:
         """Return where each entry of a record must be; a record that could not be read is dead as a whole."""
         if record.unreadable is not None:
             return JudgedRecord([JudgedEntry(None, frozenset({reason_of(record)}))], is_whole=True)
-        decoded = self._decoder.decode(record.value)
+        decoded = self._decoder.decode(record.value, record.headers)
         around = Surroundings(record, decoded.envelope, self.parse)
         root = root_of(around) if record.headers else None
         entries = [self._judge_entry(entry, around, record.timestamp_ms, root) for entry in decoded.entries]
@@ -78,7 +78,7 @@ class Judge:
 
     def values(self, record: SourceRecord) -> list[object]:
         """Return a record's entries in the form of `equal`, None for dead ones: to explain a difference."""
-        decoded = self._decoder.decode(record.value)
+        decoded = self._decoder.decode(record.value, record.headers)
         return [None if entry.value is None else canonical(entry.value) for entry in decoded.entries]
 
     def _judge_entry(
