@@ -8,15 +8,19 @@ from pathlib import Path
 
 import msgspec
 
+from bench.process import cpu_s
 from tools.demo.environment import Environment
 from tools.local.errors import StackError
+
+_LOOK_EVERY_S = 0.2
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Wall time and log of a job."""
+    """Wall time, CPU seconds (Java's too) and log of a job."""
 
     wall_s: float
+    cpu_s: float
     log: list[dict[str, object]]  # its log lines
 
 
@@ -28,19 +32,21 @@ def run_job(environment: Environment, arguments: list[str], *, cores: int) -> Co
     """
     log = environment.directory / f"{arguments[0]}.log"
     variables = {**environment.variables, "PIPELINE_SPARK__MASTER": f"local[{cores}]"}
-    begun = time.monotonic()
+    begun, used_s = time.monotonic(), 0.0
     with log.open("wb") as lines:
-        done = subprocess.run(
+        job = subprocess.Popen(
             [sys.executable, "-m", "log_partitioner_pipeline", *arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=lines,
             env=variables,
-            check=False,
         )
-    if done.returncode != 0:
-        raise StackError(f"`pipeline {' '.join(arguments)}` ended with {done.returncode} ({log}).")
-    return Cost(time.monotonic() - begun, _events(log))
+        while job.poll() is None:
+            used_s = max(used_s, cpu_s(job.pid))  # Java ends before it
+            time.sleep(_LOOK_EVERY_S)
+    if job.returncode != 0:
+        raise StackError(f"`pipeline {' '.join(arguments)}` ended with {job.returncode} ({log}).")
+    return Cost(time.monotonic() - begun, used_s, _events(log))
 
 
 def _events(log: Path) -> list[dict[str, object]]:

@@ -1,4 +1,4 @@
-"""`python -m bench.pipeline`: entries and references per second into the table, and the audit's time per million.
+"""`python -m bench.pipeline`: entries and references per second into the table, the cost of activity and audits.
 
 Prints a table for a person, or JSON. Delivers first, so a run takes minutes.
 """
@@ -37,7 +37,14 @@ def _measure(environment: Environment, *, cores: int) -> dict[str, float]:
     table = _materialize(run_job(environment, ["materialize"], cores=cores))
     files = _audit(environment, [], cores=cores)
     both = _audit(environment, ["--table"], cores=cores)
-    return {"cores": cores, **table, **_named("audit of files", files), **_named("audit of files and table", both)}
+    activity = run_job(environment, ["user-activity"], cores=cores)
+    return {
+        "cores": cores,
+        **table,
+        **_named("audit of files", files),
+        **_named("audit of files and table", both),
+        "user-activity: CPU seconds, with the start": round(activity.cpu_s, 1),
+    }
 
 
 def _materialize(cost: Cost) -> dict[str, float]:

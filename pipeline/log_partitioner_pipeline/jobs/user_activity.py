@@ -129,9 +129,12 @@ class UserActivity:
         hours = counted_at(changed(counts, states), position).persist()
         days = counted_at(sum_days(hours, states), position).persist()
         try:
-            number = hours.count()
+            update, number = Update(hours, days, dates, position), hours.count()
             self._progress.step("states")
-            self._write(Update(hours, days, dates, position))
+            if number:
+                self._write(update)
+            else:
+                self._write_position(update)
         finally:
             # Each write of states lets Spark plan again what reads them, under another key than `unpersist` looks for.
             self._spark.catalog.clearCache()
@@ -153,12 +156,10 @@ class UserActivity:
         self._write_position(update)
 
     def _write_days(self, update: Update) -> None:
-        if not update.days.isEmpty():
-            self._days.merge(update.days, dates=update.dates)
+        self._days.merge(update.days, dates=update.dates)
 
     def _write_hours(self, update: Update) -> None:
-        if not update.hours.isEmpty():
-            self._hours.merge(update.hours, dates=update.dates)
+        self._hours.merge(update.hours, dates=update.dates)
 
     def _write_position(self, update: Update) -> None:
         """Write the position that the states have reached.
