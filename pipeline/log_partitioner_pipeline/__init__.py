@@ -28,6 +28,7 @@ Beside it:
     upkeep.py         small files to large ones, old snapshots             jobs/compact.py
     retire.py         raw objects past their retention, by record          jobs/compact.py
     erasures.py       users out of tables and snapshots, by record         jobs/erase.py
+    acknowledged.py   lost for good, passed over, by record                jobs/acknowledge.py
     backfill/         what no committed reference holds, published         jobs/backfill.py, publisher.py
     activity.py       entries and bytes of users, each counted once        jobs/user_activity.py
     topics.py reference_rows.py   topics, and references, as frames

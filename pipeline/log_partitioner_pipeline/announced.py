@@ -23,6 +23,7 @@ from log_partitioner.formats.dead_letter import own_headers, parse_headers
 from log_partitioner.formats.flush_record import Adoption, decode_flushes
 from log_partitioner.formats.model import SourceRecord, TopicPartition
 from log_partitioner.proof.oracle.judge import record_digest, value_digest
+from log_partitioner_pipeline.acknowledged import Acknowledged
 from log_partitioner_pipeline.columns import Kind, ListOf, Struct, struct_of
 from log_partitioner_pipeline.kafka import partition_ends
 from log_partitioner_pipeline.parquet import read_columns, write_rows
@@ -49,6 +50,7 @@ ANNOUNCED_AT = "announced_at"
 _PLACE = "message_partition", "message_offset"
 _EVENT_TIMES = "event_time_min", "event_time_max"
 _BOUNDS = Bounds(items_max=50_000, bytes_max=64 * 1024 * 1024)
+NOTHING = Acknowledged()
 _TIME_US_MAX = 253_402_300_799_999_999  # the year 9999, beyond which Spark shows nothing
 
 
@@ -201,7 +203,7 @@ class AnnouncedTable(Table):
         super().__init__(spark, _name_of(settings, kind), topic=kind.topic(self._kafka), form=form)
         self._rows_of = kind.rows_of
 
-    def catch_up(self, ends: dict[int, Ends] | None = None) -> int:
+    def catch_up(self, ends: dict[int, Ends] | None = None, *, acknowledged: Acknowledged = NOTHING) -> int:
         """Bring the table to these ends of its topic, or to those of now; returns how many rows are new.
 
         Blocks until they are there.
@@ -214,14 +216,15 @@ class AnnouncedTable(Table):
         self.ensure()
         require_same_topic(self.spark, self.name, topic=topic, kafka=kafka)
         ends = partition_ends(kafka, topic) if ends is None else ends
-        offsets = self.position().offsets
-        require_unbroken(offsets, ends, topic)
+        reached = self.position().offsets
+        begin = acknowledged.beyond_lost(topic, reached, ends)
+        require_unbroken(begin, ends, topic)
         target = self.target()
         schema, count = arrow_schema(target.fields), 0
-        for rows, reached in read_slices(kafka, topic, offsets, ends, take=self._rows, bounds=_BOUNDS):
+        for rows, offsets in read_slices(kafka, topic, begin, ends, take=self._rows, bounds=_BOUNDS):
             files = write_rows(pa.Table.from_pylist(rows, schema).to_batches(), target, s3=self._s3)
-            self.append(files, base=offsets, offsets=reached, rows=len(rows))
-            offsets, count = reached, count + len(rows)
+            self.append(files, base=reached, offsets=offsets, rows=len(rows))
+            reached, count = offsets, count + len(rows)
         return count
 
     def _rows(self, message: SourceRecord) -> Items[Row]:
@@ -240,11 +243,13 @@ class AnnouncedTable(Table):
         first = dict(map(tuple, self.spark.sql(of_table).collect()))
         return {n: end._replace(first=min(end.first, first.get(n, end.first))) for n, end in ends.items()}
 
-    def lost_slices(self, offsets: Offsets, ends: dict[int, Ends], *, bounds: Bounds) -> Iterator[Slice[Reference]]:
+    def lost_slices(
+        self, offsets: Offsets, ends: dict[int, Ends], *, acknowledged: Acknowledged, bounds: Bounds
+    ) -> Iterator[Slice[Reference]]:
         """Read the references that the topic has lost behind these offsets, as `read_slices` does; this is their table.
 
         Raises:
-            PipelineError: a message was none of references in a known version.
+            PipelineError: a message was none of references in a known version, and is not acknowledged.
         """
         lost = lost_ranges(offsets, ends)
         if not lost:
@@ -256,7 +261,8 @@ class AnnouncedTable(Table):
             f"SELECT *, {times} FROM {self.name} WHERE {' OR '.join(ranges)} ORDER BY {', '.join(_PLACE)}, line"
         )
         lines = (row.asDict(recursive=True) for row in rows.toLocalIterator())
-        messages = (_message_of(self.topic, list(some)) for _, some in groupby(lines, itemgetter(*_PLACE)))
+        known = (list(some) for _, some in groupby(lines, itemgetter(*_PLACE)))
+        messages = (_message_of(self.topic, some, acknowledged) for some in known)
         yield from cut(messages, offsets | starts, stops, take=_items_of, bounds=bounds)
 
     def announced_before(self, references: list[Reference], offsets: Offsets) -> set[str]:
@@ -279,12 +285,12 @@ class _Announced(NamedTuple):
     references: list[Reference]
 
 
-def _message_of(topic: str, lines: list[Row]) -> _Announced:
+def _message_of(topic: str, lines: list[Row], acknowledged: Acknowledged) -> _Announced:
     partition, offset = (lines[0][name] for name in _PLACE)
-    if lines[0]["is_keyed"] is None:
-        raise unknown_message(partition, offset, "it is a row of its place alone")
-    references = [reference_of(line) for line in lines if line["reference_id"] is not None]
-    return _Announced(TopicPartition(topic, partition), offset, references)
+    tp = TopicPartition(topic, partition)
+    if lines[0]["is_keyed"] is None and not acknowledged.has_message(tp, offset):
+        raise unknown_message(tp, offset, "it is a row of its place alone")
+    return _Announced(tp, offset, [reference_of(line) for line in lines if line["reference_id"] is not None])
 
 
 def _items_of(message: _Announced) -> Items[Reference]:

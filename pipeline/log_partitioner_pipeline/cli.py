@@ -69,6 +69,13 @@ def _parser() -> argparse.ArgumentParser:
     job.add_argument("user", metavar="USER", help="the user, as the column `user` of the table has it")
     job.add_argument("--dry-run", action="store_true", help="say what would go, and which objects hold the user")
     describe(job, _erase)
+    job = jobs.add_parser("acknowledge", help="record that objects or messages are lost for good: jobs pass over them")
+    job.add_argument("reason", metavar="REASON", help="how they were lost, for those who read it later")
+    job.add_argument(
+        "--object", dest="objects", action="append", default=[], metavar="URL", help="a raw object, or key"
+    )
+    job.add_argument("--offsets", metavar="JSON", help='messages: {"topic": {"0": [first, next], ...}, ...}')
+    describe(job, _acknowledge)
     job = jobs.add_parser("backfill", help="publish what no committed reference or dead letter holds")
     _add_backfill(job)
     describe(job, _backfill)
@@ -228,6 +235,27 @@ def _erase(options: argparse.Namespace) -> int:
     from log_partitioner_pipeline.jobs import erase  # noqa: PLC0415
 
     erase.run(settings, options.user, dry_run=options.dry_run)
+    return 0
+
+
+def _acknowledge(options: argparse.Namespace) -> int:
+    """Record that raw objects, or messages that workers wrote, are lost for good; every job then passes over them.
+
+    It refuses what can be read. Tables lack the entries of such an object until a backfill has published them anew.
+
+    Example:
+      python -m log_partitioner_pipeline acknowledge "bucket rule deleted it" --object s3://logs/user=ann/...
+
+    Exit codes:
+      0   done
+      2   it could not be done; the line on standard error says why
+
+    More: docs/PIPELINE.md
+    """
+    settings = _settings()  # before Spark is imported: what is wrong is told at once
+    from log_partitioner_pipeline.jobs import acknowledge  # noqa: PLC0415
+
+    acknowledge.run(settings, acknowledge.Losses(options.reason, options.objects, options.offsets))
     return 0
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql import functions as F
 
+from log_partitioner_pipeline import written
 from log_partitioner_pipeline.session import CATALOG
 from log_partitioner_pipeline.table import load_table
 
@@ -79,10 +80,7 @@ class Erasures:
 
     def record(self, user: str, rows: Mapping[str, int], position: Position, *, run_id: str) -> None:
         """Record that a user is being erased, with the rows found by table; an erasure that was stopped goes on."""
-        self._spark.sql(
-            f"CREATE TABLE IF NOT EXISTS {self.name} ({_COLUMNS}) USING iceberg TBLPROPERTIES ('format-version' = '2', "
-            "'write.metadata.delete-after-commit.enabled' = 'true', 'write.metadata.previous-versions-max' = '20')"
-        )
+        written.ensure(self._spark, self.name, _COLUMNS)
         self._write(user, position, rows=rows, run_id=run_id, recorded_at=datetime.now(UTC))
 
     def mark_erased(self, user: str, position: Position) -> None:

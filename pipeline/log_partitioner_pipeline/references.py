@@ -5,7 +5,7 @@ A reference is identified by (topic partition, offset, line): a message has one 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -17,11 +17,19 @@ from log_partitioner_pipeline.rows import fingerprint_of
 from log_partitioner_pipeline.topic_log import Items
 
 if TYPE_CHECKING:
-    from log_partitioner.formats.model import SourceRecord
+    from log_partitioner.formats.model import SourceRecord, TopicPartition
     from log_partitioner_pipeline.objects import Objects
 
 _TEXTS_CHARS_MAX = 64 * 1024 * 1024
 _SPANS_MAX = 20
+
+
+def unknown_message(tp: TopicPartition, offset: int, reason: str) -> PipelineError:
+    """Make the error of a message that is none of references in a known version."""
+    return PipelineError(
+        f"{tp} offset {offset} is no message of references that this code knows: {reason}; if it never was one: "
+        f'acknowledge --offsets \'{{"{tp.topic}": {{"{tp.partition}": [{offset}, {offset + 1}]}}}}\''
+    )
 
 
 def decode(message: SourceRecord) -> list[Reference]:
@@ -33,22 +41,23 @@ def decode(message: SourceRecord) -> list[Reference]:
     try:
         return decode_references(message.value or b"")
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise unknown_message(message.tp.partition, message.offset, str(error)) from error
+        raise unknown_message(message.tp, message.offset, str(error)) from error
 
 
-def unknown_message(partition: int, offset: int, reason: str) -> PipelineError:
-    """Make the error of a message that is none of references in a known version."""
-    where = f"partition {partition} offset {offset} of the references topic"
-    return PipelineError(f"{where} is no message that this code knows: {reason}")
-
-
-def weigh(message: SourceRecord) -> Items[Reference]:
+def weigh(
+    message: SourceRecord, *, is_acknowledged: Callable[[TopicPartition, int], bool] = lambda *_: False
+) -> Items[Reference]:
     """Decode the references of a message, with its bytes and those of the blocks that they point to.
 
     Raises:
-        PipelineError: it is none of references in a known version.
+        PipelineError: it is none of references in a known version, and is not acknowledged.
     """
-    found = decode(message)
+    try:
+        found = decode(message)
+    except PipelineError:
+        if not is_acknowledged(message.tp, message.offset):
+            raise
+        found = []
     return Items(found, message.size + block_bytes(found))
 
 

@@ -21,6 +21,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from log_partitioner.formats.model import TopicPartition
+from log_partitioner_pipeline.acknowledged import Acknowledgements
 from log_partitioner_pipeline.audit.audited import read_passed
 from log_partitioner_pipeline.changes import change_by_others
 from log_partitioner_pipeline.errors import TableError
@@ -146,7 +147,8 @@ class Retirement:
         lines = reference_lines(read_messages(self._spark, self._settings.worker.kafka, ranges))
         of_location = [F.col(f"location.{name}").alias(name) for name in (*_OBJECT, "version_id", "size", "etag")]
         checksum = F.concat_ws(":", "location.checksum.algorithm", "location.checksum.value").alias("checksum")
-        ours = of_history(lines.where(F.col("reference_id").isNotNull()), self._lineage, "sources")
+        named = Acknowledgements(self._spark, self._settings).read().without(lines.where("reference_id IS NOT NULL"))
+        ours = of_history(named, self._lineage, "sources")
         return ours.select("*", *of_location, checksum)
 
     def _retire(self, compared: DataFrame, position: Position, *, run_id: str) -> Retired:

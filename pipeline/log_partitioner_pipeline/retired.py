@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from log_partitioner_pipeline import written
 from log_partitioner_pipeline.session import CATALOG
 from log_partitioner_pipeline.table import load_table
 
@@ -42,12 +43,7 @@ class RetiredObjects:
 
     def ensure(self) -> None:
         """Create the table if it is not there."""
-        self._spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {self.name.rpartition('.')[0]}")
-        self._spark.sql(
-            f"CREATE TABLE IF NOT EXISTS {self.name} ({_COLUMNS}) USING iceberg PARTITIONED BY (days(retired_at)) "
-            "TBLPROPERTIES ('format-version' = '2', 'write.metadata.delete-after-commit.enabled' = 'true', "
-            "'write.metadata.previous-versions-max' = '20')"
-        )
+        written.ensure(self._spark, self.name, _COLUMNS, places="days(retired_at)")
 
     def record(self, objects: DataFrame, *, run_id: str, at_ms: int) -> None:
         """Record objects (the columns up to `places`) in one commit."""

@@ -7,6 +7,7 @@ more is a slice of its own.
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
 from log_partitioner.adapters.kafka.topics import Ends, KafkaTopics
@@ -129,9 +130,9 @@ def require_unbroken(offsets: Offsets, ends: dict[int, Ends], topic: str) -> Non
     """
     lost = lost_ranges(offsets, ends)
     if lost:
+        named = json.dumps({topic: {str(number): span for number, span in lost.items()}})
         raise PipelineError(
-            f"messages of {topic} were deleted before they were read: partitions {list(lost)} begin at "
-            f"{[first for _, first in lost.values()]}, read up to {[at for at, _ in lost.values()]}"
+            f"messages of {topic} were deleted before they were read: acknowledge --offsets '{named}' passes over them"
         )
     ahead = [number for number, offset in offsets.items() if number not in ends or offset > ends[number].next]
     if ahead:

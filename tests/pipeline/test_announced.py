@@ -105,7 +105,7 @@ def test_message_of_another_kind_is_a_row_of_its_place(deployment: ByHand, lake_
     lake = lake_of(deployment)
     for topic in (deployment.flushes_topic, deployment.dead_letters_topic, deployment.references_topic):
         deployment.kafka.produce(topic, [ToProduce(value=b"?", partition=0)])
-    with pytest.raises(PipelineError, match="offset 0 of the references topic is no message that this code knows"):
+    with pytest.raises(PipelineError, match="offset 0 is no message of references that this code knows"):
         Materialize(lake.spark, lake.settings).run(continuous=False)
     for table in ("flushes", "dead_letters", "references"):
         assert announced(lake, table, "message_offset", "batch_id") == [(0, None)]

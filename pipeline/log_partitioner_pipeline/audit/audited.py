@@ -11,11 +11,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
-import pyarrow as pa
 from pyspark.sql import Window as Over
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import to_arrow_schema
 
+from log_partitioner_pipeline import written
 from log_partitioner_pipeline.announced import FLUSHES, REFERENCES, AnnouncedTable
 from log_partitioner_pipeline.audit.result import Result, Verdict
 from log_partitioner_pipeline.session import CATALOG
@@ -187,21 +186,8 @@ def _append(
     spark: SparkSession, settings: JobSettings, name: str, columns: str, places: str, rows: Iterable[dict[str, object]]
 ) -> None:
     table = f"{CATALOG}.{settings.pipeline.table.beside(name)}"
-    spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {table.rpartition('.')[0]}")
-    spark.sql(
-        f"CREATE TABLE IF NOT EXISTS {table} ({columns}) USING iceberg PARTITIONED BY ({places}) "
-        "TBLPROPERTIES ('format-version' = '2', 'write.metadata.delete-after-commit.enabled' = 'true', "
-        "'write.metadata.previous-versions-max' = '20')"
-    )
-    frame = _frame(spark, spark.table(table), list(rows))
-    if frame is not None:
-        frame.coalesce(1).writeTo(table).append()
-
-
-def _frame(spark: SparkSession, table: DataFrame, rows: list[dict[str, object]]) -> DataFrame | None:
-    if not rows:
-        return None
-    return spark.createDataFrame(pa.Table.from_pylist(rows, to_arrow_schema(table.schema)))
+    written.ensure(spark, table, columns, places=places)
+    written.append(spark, table, list(rows))
 
 
 def _micros(at_ms: int | None) -> int | None:

@@ -23,7 +23,9 @@ from log_partitioner.proof.audit import audit as small
 from log_partitioner.proof.audit.judge import BatchJudge, bundles
 from log_partitioner.proof.audit.ranges import hull
 from log_partitioner.proof.audit.run import S3Reader
+from log_partitioner.proof.audit.source import GivenUp
 from log_partitioner.proof.audit.window import FlushWindow
+from log_partitioner_pipeline.acknowledged import Acknowledged, Acknowledgements
 from log_partitioner_pipeline.audit import in_table, listing, results
 from log_partitioner_pipeline.audit.audited import write_audited, write_result
 from log_partitioner_pipeline.audit.bundles import (
@@ -39,7 +41,7 @@ from log_partitioner_pipeline.audit.bundles import (
 )
 from log_partitioner_pipeline.audit.judged import BatchHour, FoundAt, JudgedBatches, PlacedFindings
 from log_partitioner_pipeline.audit.result import Ids, Result
-from log_partitioner_pipeline.erasures import Erased, Erasures
+from log_partitioner_pipeline.erasures import Erasures
 from log_partitioner_pipeline.errors import TableError
 from log_partitioner_pipeline.kept import Kept
 from log_partitioner_pipeline.progress import StepProgress
@@ -49,6 +51,7 @@ from log_partitioner_pipeline.whose import choose_group, require_group
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from log_partitioner.formats.model import TopicPartition
     from log_partitioner.proof.audit.announced import AnnouncedBatch
     from log_partitioner.proof.audit.audit import Index
     from log_partitioner.proof.audit.flush import Strays
@@ -58,6 +61,11 @@ if TYPE_CHECKING:
 
 HERE_ENTRIES_MAX = 300_000
 """Entries that are judged in this process: with more, tasks of Spark are done sooner than one thread."""
+_OF_OBJECTS = frozenset({Kind.OBJECT_MISSING, Kind.OBJECT_ALTERED, Kind.OBJECT_UNREADABLE})
+_GIVEN_UP = {
+    GivenUp.ERASED: "erased users, whose objects are gone",
+    GivenUp.ACKNOWLEDGED: "objects whose loss is acknowledged",
+}
 _NOT_OF_ENTRIES = ("reference", "object", "flush", "backfill", "table")
 
 
@@ -85,7 +93,7 @@ class Auditor:
         self._options = options
         self._run_id = uuid.uuid4().hex[:12]
         self._started_at_ms = time.time_ns() // 1_000_000
-        self._findings = PlacedFindings(examples_max=options.examples)
+        self._findings = PlacedFindings(examples_max=options.examples, is_acknowledged=self._is_acknowledged)
         self._judged = JudgedBatches()
         self._kept = Kept()
         self._progress = StepProgress(None, "audit")
@@ -197,14 +205,24 @@ class Auditor:
         return RetiredObjects(self._spark, self._settings).pin()
 
     @cached_property
-    def _erased(self) -> Erased:
-        return Erasures(self._spark, self._settings).read()
+    def _given_up(self) -> Asked:
+        """The same that is wanted, with what tables say is given up."""
+        return self._wanted._replace(
+            erased=Erasures(self._spark, self._settings).read(), acknowledged=self._acknowledged
+        )
+
+    @cached_property
+    def _acknowledged(self) -> Acknowledged:
+        return Acknowledgements(self._spark, self._settings).read()
+
+    def _is_acknowledged(self, tp: TopicPartition, offset: int) -> bool:
+        return tp.topic not in self._settings.worker.kafka.source_topics and self._acknowledged.has_message(tp, offset)
 
     def _judge_all(self, index: Index, judge: BatchJudge) -> Strays:
         """Judge batches with strays here, then all others: here if they are few, else in tasks. Returns the strays."""
         asks_tables = self._needs_spark or bool(index.straying)
         if asks_tables:
-            self._wanted = self._wanted._replace(erased=self._erased)
+            self._wanted = self._given_up
             judge.context.retired = self._rows_of_retired(index.straying)
         bench = Bench(judge, self._findings, self._wanted)
         strays, straying = judge.judge_straying(index.straying, index.begins)
@@ -215,14 +233,14 @@ class Auditor:
         if entries <= self._options.here_entries_max and not (asks_tables and self._retired.rows is not None):
             rows = [row for bundle in bundles(others) for row in bench.rows(list(judge.judge(bundle, strays)))]
             found = self._read(row for batch in rows for row in batch.to_pylist())
-            is_missing = any(Kind.OBJECT_MISSING in kinds for kinds in found.kinds.values())
-            if is_missing:
+            if is_lost := any(_OF_OBJECTS & kinds.keys() for kinds in found.kinds.values()):
                 self._doubt_retirement()
-            is_told = asks_tables or not is_missing or (self._retired.rows is None and not self._erased.offsets)
-            if is_told:  # else the table may have what is missing here
+            known = self._given_up if is_lost else self._wanted
+            has_more = is_lost and (self._retired.rows is not None or known != self._wanted)
+            if asks_tables or not has_more:  # else tables tell what is lost here, and why
                 self._take(rows)
                 return strays
-            self._wanted = self._wanted._replace(erased=self._erased)
+            self._wanted = known
         retired = in_table.retired_rows(self._spark, self._settings, self._retired, others)
         frame = frame_of(self._spark, others, retired)
         self._of_tasks = self._kept.keep(judge_frame(frame, index.ground, strays, self._wanted))
@@ -271,7 +289,7 @@ class Auditor:
         """Compare digests by reference, then the rows of those that differ; returns how many rows the table has."""
         spark, settings, keep = self._spark, self._settings, self._kept.keep
         every = self._frame.where("reference_id IS NOT NULL")
-        judged = every.where(~self._erased.column())
+        judged = every.where("NOT given_up")
         near = hull(span for batch in index.batches for span in batch.spans)
         rows = in_table.rows_at(spark, settings, position, near, judged)
         if self._options.window.is_everything and not self._judged.doubts:  # else references may be unknown here
@@ -333,16 +351,18 @@ class Auditor:
             self._judged.notes.append(f"{ids.repeated_in_source} unique ids are more than once in the source itself")
         kinds = {kind for some in self._judged.kinds.values() for kind in some}
         is_explained = any(not kind.startswith(_NOT_OF_ENTRIES) for kind in kinds) or bool(self._judged.doubts)
-        is_explained |= bool(index.straying or index.ground.lows or self._judged.counts.get("entries_erased"))
+        is_explained |= any(self._judged.counts.get(reason) for reason in GivenUp)
+        is_explained |= bool(index.straying or index.ground.lows)
         if ids.missing + ids.surplus and not is_explained:
             self._judged.kinds.setdefault(BatchHour(None), {})[Kind.ID_MISMATCH] = ids.missing + ids.surplus
         return ids
 
     def _note_retired(self, listed: DataFrame | None) -> None:
-        """Note retired objects that were judged by the table, and those that still exist."""
+        """Note what is given up, retired objects that were judged by the table, and those that still exist."""
         counts, notes = self._judged.counts, self._judged.notes
-        if count := counts.get("entries_erased", 0):
-            notes.append(f"{count} entries are of erased users, whose objects are gone: nobody has them")
+        for reason, text in _GIVEN_UP.items():
+            if count := counts.get(reason, 0):
+                notes.append(f"{count} entries are of {text}: nobody has them")
         if not self._needs_spark or (recorded := self._retired.rows) is None:
             return
         if count := counts.get("objects_retired", 0):

@@ -25,6 +25,8 @@ from log_partitioner.adapters.kafka.topics import KafkaTopics
 from log_partitioner.errors import CouldNotTellError
 from log_partitioner.proof.audit.judge import BatchJudge, bundles
 from log_partitioner.proof.audit.run import S3Reader
+from log_partitioner.proof.audit.source import GivenUp
+from log_partitioner_pipeline.acknowledged import Acknowledged
 from log_partitioner_pipeline.audit.digests import Digests, digest_of
 from log_partitioner_pipeline.audit.judged import JudgedBatches, PlacedFindings, ids_of, judged_of
 from log_partitioner_pipeline.erasures import Erased
@@ -33,6 +35,7 @@ from log_partitioner_pipeline.frames import ENTRY, ENTRY_KEY, Row, struct
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from log_partitioner.formats.model import TopicPartition
     from log_partitioner.formats.reference import Reference
     from log_partitioner.proof.audit.announced import AnnouncedBatch
     from log_partitioner.proof.audit.flush import ComparedBatch, Strays
@@ -40,7 +43,7 @@ if TYPE_CHECKING:
 
 THREADS = 8
 _ENTRIES_PER_TASK = 50_000
-_BATCH = ("batch_id", "user", "date", "hour", "message_partition", "message_offset")
+_BATCH = ("batch_id", "user", "date", "hour", "message_partition", "message_offset", "given_up")
 
 
 BUNDLE = struct(
@@ -61,6 +64,7 @@ JUDGED = struct(
     hour=T.IntegerType(),
     message_partition=T.IntegerType(),
     message_offset=T.LongType(),
+    given_up=T.BooleanType(),
     rows=T.LongType(),
     low=T.LongType(),
     high=T.LongType(),
@@ -72,12 +76,20 @@ REFERENCE_ROW = struct(reference_id=T.StringType(), **ENTRY, digest=T.BinaryType
 
 
 class Asked(NamedTuple):
-    """Output beside counts: digests by reference, unique ids; how many examples of each kind; and who was erased."""
+    """Output beside counts: digests by reference, unique ids; how many examples of each kind; and what is given up."""
 
     references: bool = False
     ids: bool = False
     examples: int = 10
     erased: Erased = Erased({})
+    acknowledged: Acknowledged = Acknowledged()
+
+    def given_up(self, reference: Reference, tp: TopicPartition, offset: int) -> GivenUp | None:
+        """Return why nobody has the entries of a reference; None where somebody has to."""
+        if self.acknowledged.has_object(reference.location):
+            return GivenUp.ACKNOWLEDGED
+        user = reference.partition_key.user
+        return GivenUp.ERASED if self.erased.has(user, partition=tp.partition, offset=offset) else None
 
 
 def frame_of(spark: SparkSession, batches: Iterable[AnnouncedBatch], retired: DataFrame | None) -> DataFrame:
@@ -124,9 +136,7 @@ class Bench:
         context = judge.context
         context.keeps_ids = wanted.ids
         context.on_row = self._see
-        context.is_erased = lambda reference, tp, offset: wanted.erased.has(
-            reference.partition_key.user, partition=tp.partition, offset=offset
-        )
+        context.given_up = wanted.given_up
 
     def _see(self, reference: Reference, meta: Row, digest: bytes) -> None:
         if self._wanted.references:
@@ -163,8 +173,9 @@ class Bench:
         for one in compared:
             for reference, (tp, offset) in zip(one.told.references, one.told.places, strict=True):
                 name = reference.reference_id
-                row = name, one.batch.name, *reference.partition_key, tp.partition, offset, *self._digests[name]
-                once.setdefault(name, row)
+                is_given_up = self._wanted.given_up(reference, tp, offset) is not None
+                at = tp.partition, offset, is_given_up
+                once.setdefault(name, (name, one.batch.name, *reference.partition_key, *at, *self._digests[name]))
         return list(once.values())
 
 

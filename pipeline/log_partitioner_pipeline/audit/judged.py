@@ -7,7 +7,7 @@ belongs to every hour of its batch.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -16,7 +16,7 @@ from log_partitioner.formats.findings import Kind
 from log_partitioner.proof.audit.report import Findings, PlacedFinding
 
 if TYPE_CHECKING:
-    from log_partitioner.formats.model import PartitionKey
+    from log_partitioner.formats.model import PartitionKey, TopicPartition
     from log_partitioner.proof.audit.context import Context
     from log_partitioner.proof.audit.flush import ComparedBatch
     from log_partitioner.proof.audit.ranges import OffsetSpan
@@ -128,16 +128,22 @@ class JudgedBatches(msgspec.Struct):
 
 
 class PlacedFindings(Findings):
-    """Findings that keep the hours that they are of."""
+    """Findings that keep the hours that they are of; one of a message that is acknowledged is a note."""
 
-    def __init__(self, *, examples_max: int) -> None:
+    def __init__(
+        self, *, examples_max: int, is_acknowledged: Callable[[TopicPartition, int], bool] = lambda *_: False
+    ) -> None:
         super().__init__(examples_max=examples_max)
+        self._is_acknowledged = is_acknowledged
         self.kinds: dict[BatchHour, Counter[Kind]] = {}
         self.found: list[FoundAt] = []
 
     def take(self, finding: PlacedFinding) -> None:
         """Count a finding at its place."""
-        reference = finding.reference
+        reference, at = finding.reference, finding.place
+        if isinstance(at, tuple) and len(at) > 1 and self._is_acknowledged(at[0], at[1]):
+            self.note(f"{finding.text}: acknowledged")
+            return
         key = finding.key or (None if reference is None else reference.partition_key)
         place = BatchHour(self.batch) if key is None else BatchHour(self.batch, key.date, key.hour)
         self.kinds.setdefault(place, Counter())[finding.kind] += finding.number

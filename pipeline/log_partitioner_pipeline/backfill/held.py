@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from log_partitioner.config.s3_settings import S3Settings
     from log_partitioner.formats.flush_record import Lineage
     from log_partitioner.formats.reference import Reference
+    from log_partitioner_pipeline.acknowledged import Acknowledged
     from log_partitioner_pipeline.config import JobSettings
     from log_partitioner_pipeline.retired import RetiredSnapshot
 
@@ -89,11 +90,13 @@ def held_by_references(
     ranges: Ranges,
     lineage: Lineage,
     retired: RetiredSnapshot,
+    acknowledged: Acknowledged,
 ) -> DataFrame:
     """Return the entries within the ranges that committed references hold: columns of a place.
 
     The entries are read from objects, or from the table if an object is `retired`. An object that retires later is
-    either still readable or missing, which is an error; so no entry is overlooked.
+    either still readable or missing, which is an error; so no entry is overlooked. Nobody holds those of an object
+    whose loss is acknowledged.
 
     Raises:
         RangeError: the table lacks entries of a retired object, or a message of references cannot be read.
@@ -101,9 +104,10 @@ def held_by_references(
     topic = settings.worker.kafka.references_topic
     messages = _read_to(spark, settings, topic, ends)
     found = references(messages, keep=lambda frame: frame.persist(StorageLevel.DISK_ONLY))
-    if (unread := found.unreadable.select("message_partition", "message_offset").first()) is not None:
-        raise RangeError(f"message {unread[0]}/{unread[1]} of {topic} is none of references that this code knows")
-    ours = of_history(found.every, lineage, "sources")
+    for partition, offset in found.unreadable.select("message_partition", "message_offset").collect():
+        if not acknowledged.has_message(TopicPartition(topic, partition), offset):
+            raise RangeError(f"message {partition}/{offset} of {topic} is none of references that this code knows")
+    ours = of_history(acknowledged.without(found.every), lineage, "sources")
     wanted = retired.mark(intersecting(spark, ours, ranges))
     in_objects = (
         wanted.where(~F.col("retired"))
@@ -117,11 +121,19 @@ def held_by_references(
 
 
 def held_by_dead_letters(
-    spark: SparkSession, settings: JobSettings, *, ends: dict[int, int], ranges: Ranges, lineage: Lineage
+    spark: SparkSession,
+    settings: JobSettings,
+    *,
+    ends: dict[int, int],
+    ranges: Ranges,
+    lineage: Lineage,
+    acknowledged: Acknowledged,
 ) -> DataFrame:
     """Return the entries within the ranges that committed dead letters name: columns of a place."""
-    messages = _read_to(spark, settings, settings.worker.kafka.dead_letters_topic, ends)
-    return messages.select("headers").mapInArrow(partial(_places_in_headers, ranges=ranges, lineage=lineage), _PLACE)
+    topic = settings.worker.kafka.dead_letters_topic
+    messages = _read_to(spark, settings, topic, ends).select("partition", "offset", "headers")
+    places = partial(_places_in_headers, topic=topic, ranges=ranges, lineage=lineage, acknowledged=acknowledged)
+    return messages.mapInArrow(places, _PLACE)
 
 
 def read_source(
@@ -190,19 +202,27 @@ def _place_of_row(row: dict[str, Any]) -> Place:
 
 
 def _places_in_headers(
-    batches: Iterable[pa.RecordBatch], *, ranges: Ranges, lineage: Lineage
+    batches: Iterable[pa.RecordBatch], *, topic: str, ranges: Ranges, lineage: Lineage, acknowledged: Acknowledged
 ) -> Iterator[pa.RecordBatch]:
     for batch in batches:
-        places = (place for row in batch.to_pylist() for place in _places_of_letter(row["headers"], lineage))
+        letters = (
+            row
+            for row in batch.to_pylist()
+            if not acknowledged.has_message(TopicPartition(topic, row["partition"]), row["offset"])
+        )
+        places = (place for row in letters for place in _places_of_letter(row, lineage))
         yield _batch_of(places, ranges)
 
 
-def _places_of_letter(headers: list[dict[str, Any]] | None, lineage: Lineage) -> Iterator[Place]:
-    pairs = [(header["key"], header["value"]) for header in headers or ()]
+def _places_of_letter(row: dict[str, Any], lineage: Lineage) -> Iterator[Place]:
+    pairs = [(header["key"], header["value"]) for header in row["headers"] or ()]
     try:
         says = parse_headers(pairs)
     except ValueError as error:
-        raise PipelineError(f"a message of the dead-letters topic has headers that are not ours: {error!r}") from error
+        at = f"{row['partition']}/{row['offset']}"
+        raise PipelineError(
+            f"message {at} of the dead-letters topic has headers that are not ours: {error!r}"
+        ) from error
     if not lineage.has(says.group_id, says.topic, says.partition, says.end_offset or says.offset + 1):
         return
     for index in (WHOLE,) if says.indexes is None else says.indexes:

@@ -18,6 +18,7 @@ from pyspark.sql import functions as F
 
 from log_partitioner.adapters.kafka.topics import KafkaTopics
 from log_partitioner.formats.flush_record import Lineage
+from log_partitioner_pipeline.acknowledged import Acknowledgements
 from log_partitioner_pipeline.backfill.held import (
     by_record,
     held_by_dead_letters,
@@ -219,6 +220,7 @@ class Backfill:
     def _pieces(self, run: Run, retired: RetiredSnapshot) -> DataFrame:
         """Outline: source records of the range, joined with the indexes held of each -> what is left of them."""
         worker, spark, ranges = self._worker, self._session(), run.ranges
+        acknowledged = Acknowledgements(spark, self._settings).read()
         in_files = held_by_references(
             spark,
             self._settings,
@@ -226,9 +228,15 @@ class Backfill:
             ranges=ranges,
             lineage=self._lineage,
             retired=retired,
+            acknowledged=acknowledged,
         )
         dead = held_by_dead_letters(
-            spark, self._settings, ends=run.dead_letter_ends, ranges=ranges, lineage=self._lineage
+            spark,
+            self._settings,
+            ends=run.dead_letter_ends,
+            ranges=ranges,
+            lineage=self._lineage,
+            acknowledged=acknowledged,
         )
         records = read_source(spark, self._settings, ends=run.dead_letter_ends, ranges=ranges, lineage=self._lineage)
         return pieces_of(records, by_record(in_files.unionByName(dead)), worker)

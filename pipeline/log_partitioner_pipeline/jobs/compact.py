@@ -19,6 +19,7 @@ from zoneinfo import ZoneInfo
 import structlog
 
 from log_partitioner.formats.flush_record import Lineage
+from log_partitioner_pipeline.acknowledged import ACKNOWLEDGED_TABLE
 from log_partitioner_pipeline.activity import DAYS_TABLE, HOURS_TABLE
 from log_partitioner_pipeline.announced import ANNOUNCED_AT, table_names
 from log_partitioner_pipeline.audit import audited
@@ -185,6 +186,7 @@ class Compact:
         beside = (
             *(settings.table.beside(HOURS_TABLE), settings.table.beside(DAYS_TABLE)),
             *(*audited.table_names(self._all_settings), settings.compact.retired_table),
+            settings.table.beside(ACKNOWLEDGED_TABLE),
         )
         return [self.upkeep, *self._announced(), *self._upkeep_of(beside)]
 

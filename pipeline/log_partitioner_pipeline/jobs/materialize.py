@@ -11,6 +11,7 @@ import sys
 import time
 import uuid
 from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING
 
 import structlog
@@ -18,6 +19,7 @@ import structlog
 from log_partitioner.adapters.kafka.topics import KafkaTopics
 from log_partitioner.proof.audit.whose import of_group
 from log_partitioner_pipeline import complete
+from log_partitioner_pipeline.acknowledged import Acknowledgements
 from log_partitioner_pipeline.announced import DEAD_LETTERS, FLUSHES, REFERENCES, AnnouncedTable
 from log_partitioner_pipeline.columns import Struct, wanted_by
 from log_partitioner_pipeline.complete import Completeness
@@ -76,6 +78,7 @@ class Materialize:
         self._topic = settings.worker.kafka.references_topic
         run_id = uuid.uuid4().hex[:12]
         self._table = EntryTable(spark, settings.pipeline.table, topic=self._topic)
+        self._acknowledged = Acknowledgements(spark, settings).read()
         self._references = AnnouncedTable(spark, settings, REFERENCES)
         self._beside = [AnnouncedTable(spark, settings, kind) for kind in (DEAD_LETTERS, FLUSHES)]
         self._objects = Objects(settings.worker.s3)
@@ -121,8 +124,9 @@ class Materialize:
             settled, open_ones = topics.settled(topics.topic_partitions(self._topic))
         ends = {tp.partition: end for tp, end in settled.items()}
         self._progress.step("announcements")
-        announced = {table.topic: table.catch_up() for table in self._beside}
-        announced[self._topic] = self._references.catch_up(ends)
+        passed_over = self._acknowledged
+        announced = {table.topic: table.catch_up(acknowledged=passed_over) for table in self._beside}
+        announced[self._topic] = self._references.catch_up(ends, acknowledged=passed_over)
         if any(announced.values()):
             self._log.info("announcements_materialized", rows=announced)
         known = self._references.known(self._offsets, ends)
@@ -137,14 +141,16 @@ class Materialize:
 
     def _slices(self, ends: dict[int, Ends]) -> Iterator[Slice[Reference]]:
         """Read on to these ends: what the topic has lost from the table of references, then the topic."""
-        bounds = Bounds(self._settings.references_max)
-        yield from self._references.lost_slices(self._offsets, ends, bounds=bounds)
-        yield from read_slices(self._worker.kafka, self._topic, self._offsets, ends, take=weigh, bounds=bounds)
+        bounds, passed_over = Bounds(self._settings.references_max), self._acknowledged
+        yield from self._references.lost_slices(self._offsets, ends, acknowledged=passed_over, bounds=bounds)
+        take = partial(weigh, is_acknowledged=passed_over.has_message)
+        yield from read_slices(self._worker.kafka, self._topic, self._offsets, ends, take=take, bounds=bounds)
 
     def _commit(self, of_it: Slice[Reference]) -> None:
         """Outline: references -> those that are new -> columns of exact schemas -> files -> one commit."""
         begun = time.monotonic()
-        references = self._history.take(once(of_it.items))
+        every = self._history.take(once(of_it.items))
+        references = [one for one in every if not self._acknowledged.has_object(one.location)]
         claim(self._spark, self._table.name, self._history)
         held = self._references.announced_before(references, self._offsets)
         new = [reference for reference in references if reference.reference_id not in held]
@@ -159,6 +165,7 @@ class Materialize:
             "references_materialized",
             references=len(new),
             held_already=len(held),
+            acknowledged=len(every) - len(references),
             entries=entries,
             objects=len({reference.location.object for reference in new}),
             schemas=len(wanted),

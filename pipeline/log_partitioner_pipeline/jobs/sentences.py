@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 
 from log_partitioner_pipeline.activity import DAYS_TABLE, HOURS_TABLE
 from log_partitioner_pipeline.announced import REFERENCES
+from log_partitioner_pipeline.backfill.ranges import format_offsets
 from log_partitioner_pipeline.erasures import ERASURES_TABLE
 from log_partitioner_pipeline.report.words import plural, size
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from log_partitioner_pipeline.acknowledged import LostObject, Messages
     from log_partitioner_pipeline.backfill.publish import Published
     from log_partitioner_pipeline.config import JobSettings
     from log_partitioner_pipeline.holders import Holder
@@ -147,6 +149,19 @@ def erased(settings: JobSettings, *, is_dry: bool) -> str:
     return (
         f"These rows are gone, with every older snapshot of their tables; recorded in {name}, {_catalogue(settings)}."
     )
+
+
+def acknowledged(table: str, objects: list[LostObject], messages: list[Messages]) -> str:
+    """Say in lines what jobs pass over from now on, and how to get entries of objects back."""
+    lines = [
+        f"s3://{one.bucket}/{one.object}  {plural(one.references, 'reference', 'references')}, "
+        f"{plural(one.entries, 'entry', 'entries')}: backfill --offsets '{format_offsets(one.source)}' publishes those "
+        "that the source still has"
+        for one in objects
+    ]
+    lines += [f"{one.tp}  offsets {one.first} to {one.next - 1}" for one in messages]
+    told = "".join(f"  {line}\n" for line in lines)
+    return f"Recorded in {table}; from their next start on jobs pass over\n{told}"
 
 
 def _catalogue(settings: JobSettings) -> str:

@@ -44,7 +44,7 @@ def message(offset: int, value: bytes | None) -> SourceRecord:
 @pytest.mark.parametrize("value", [None, b"", b"{}", b'{"reference_id":"\xff"}'])
 def test_what_is_no_reference(value: bytes | None) -> None:
     """A message without a value, or with bytes that are no text, is named by its place."""
-    with pytest.raises(PipelineError, match="partition 2 offset 7"):
+    with pytest.raises(PipelineError, match="references-2 offset 7"):
         decode(message(7, value))
 
 

@@ -149,7 +149,8 @@ class Announced:
             try:
                 record = decode_flushes(message.value or b"")
             except msgspec.DecodeError as error:
-                self._findings.add(Kind.FLUSH_WRONG, f"{_at(message)}: not a flush record: {error}")
+                text = f"{_at(message)}: not a flush record: {error}"
+                self._findings.add(Kind.FLUSH_WRONG, text, (message.tp, message.offset))
                 continue
             if isinstance(record, Adoption):
                 continue  # the history is made of them
@@ -188,7 +189,7 @@ class Announced:
         except (KeyError, ValueError) as error:
             is_letter = message.tp.topic == self._dead_letters_topic
             kind = Kind.DEAD_LETTER_WRONG if is_letter else Kind.REFERENCE_WRONG
-            self._findings.add(kind, f"{_at(message)}: cannot be read: {error!r}")
+            self._findings.add(kind, f"{_at(message)}: cannot be read: {error!r}", (message.tp, message.offset))
             return
         if not told.is_ours:
             self.others[told.group_id] += 1
@@ -243,7 +244,8 @@ def newest_runs(messages: Iterable[SourceRecord], findings: Findings, lineage: L
         try:
             record = decode_backfill_record(message.value or b"")
         except msgspec.DecodeError as error:
-            findings.add(Kind.BACKFILL_WRONG, f"{_at(message)}: not a backfill's record: {error}")
+            text = f"{_at(message)}: not a backfill's record: {error}"
+            findings.add(Kind.BACKFILL_WRONG, text, (message.tp, message.offset))
             continue
         if not has_run(lineage, record):
             continue

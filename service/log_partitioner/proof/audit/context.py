@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from log_partitioner.formats.reference import Reference
     from log_partitioner.proof.audit.ranges import Committed
     from log_partitioner.proof.audit.report import Findings
+    from log_partitioner.proof.audit.source import GivenUp
 
 EXAMPLE_CHARS_MAX = 400
 HEADERS_MAX = 256
@@ -47,9 +48,9 @@ class Context:
     `open_objects` returns the objects of addresses in their order, None for a missing one; `read_again` a record of
     the source. Below `lows` the source is gone. `are_whole`: references and dead letters still have their beginning.
     `require_time` is called for each row, and may raise. `retired` are the rows of references whose objects are
-    retired, by reference id, as the table has them: `_meta` and the digest of the values. `is_erased` says of a
-    reference and its message that its user was erased: nobody has its entries where its object is gone. `on_row` sees
-    each row: its reference, `_meta` and digest. `keeps_ids`: the unique ids of the source are kept beside its entries.
+    retired, by reference id, as the table has them: `_meta` and the digest of the values. `given_up` says of a
+    reference, of the message at a place, why nobody has its entries. `on_row` sees each row: its reference, `_meta` and
+    digest. `keeps_ids`: the unique ids of the source are kept beside its entries.
     """
 
     settings: Settings
@@ -61,7 +62,7 @@ class Context:
     are_whole: bool = True
     require_time: Callable[[], None] = lambda: None
     retired: Mapping[str, Sequence[tuple[dict[str, Any], bytes]]] = field(default_factory=dict)
-    is_erased: Callable[[Reference, TopicPartition, int], bool] = lambda *_: False
+    given_up: Callable[[Reference, TopicPartition, int], GivenUp | None] = lambda *_: None
     on_row: Callable[[Reference, dict[str, Any], bytes], None] = lambda *_: None
     keeps_ids: bool = False
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
+from itertools import repeat
 from typing import TYPE_CHECKING, NamedTuple
 
 from log_partitioner.formats.findings import Kind
@@ -37,16 +38,17 @@ if TYPE_CHECKING:
     from log_partitioner.formats.reference import Reference
     from log_partitioner.proof.audit.announced import AnnouncedBatch, Told
     from log_partitioner.proof.audit.context import Context
-    from log_partitioner.proof.audit.source import SourceColumn
+    from log_partitioner.proof.audit.source import GivenUp, SourceColumn
 
 
 class Stray(NamedTuple):
-    """An entry that was seen, once, in a batch that does not answer for its offset."""
+    """An entry that was seen, once, or `given_up` in a batch that does not answer for its offset."""
 
     offset: int
     number: int
     is_letter: bool
     of_backfill: bool
+    given_up: GivenUp | None = None
 
 
 Strays = dict[TopicPartition, list[Stray]]
@@ -74,9 +76,11 @@ class ComparedBatch(NamedTuple):
         for tp, column in self.source.columns.items():
             own = [column.rows(span.first, span.next) for span in self.batch.owned if span.tp == tp]
             for row in (row for row in range(len(column.files)) if not any(row in rows for rows in own)):
-                for is_letter, times in ((False, column.files[row]), (True, column.letters[row])):
-                    stray = Stray(*column.place_of(row), is_letter, self.batch.run is not None)
-                    yield from ((tp, stray) for _ in range(times))
+                stray = Stray(*column.place_of(row), is_letter=False, of_backfill=self.batch.run is not None)
+                yield from repeat((tp, stray), column.files[row])
+                yield from repeat((tp, stray._replace(is_letter=True)), column.letters[row])
+                if not column.files[row] and row in column.given_up:
+                    yield tp, stray._replace(given_up=column.given_up[row])
 
 
 def judge_flush(
@@ -110,13 +114,16 @@ def account(context: Context, compared: ComparedBatch, strays: Strays) -> None:
     """Count the outcome of each entry for which a batch answers, and compare it with the batch's record."""
     batch, source = compared.batch, compared.source
     context.findings.batch = batch.name
+    _check_record(context, compared, strays)  # first: so only what its own references give up is known
     for span in batch.owned:
         column = source.columns[span.tp]
         for stray in _within(strays, span):
             rows = column.rows(stray.offset, stray.offset + 1)
             for row in rows[stray.number : stray.number + 1]:
-                count_seen(column.letters if stray.is_letter else column.files, row)
-    _check_record(context, compared, strays)
+                if stray.given_up is None:
+                    count_seen(column.letters if stray.is_letter else column.files, row)
+                else:
+                    column.given_up.setdefault(row, stray.given_up)
     for span in batch.owned:
         _account(context, span, source.columns[span.tp])
 
@@ -132,7 +139,7 @@ def _check_record(context: Context, compared: ComparedBatch, strays: Strays) -> 
         context.findings.add(Kind.FLUSH_OVERLAP, f"{where}: {len(batch.records)} flush records")
     is_made_good = False
     for record in batch.records:
-        lines, good = record.topic_partitions, made_good(record, strays)
+        lines, good = record.topic_partitions, made_good(record, source, strays)
         is_made_good |= sums.references < record.totals.references and good.in_files.total() > 0
         there = [line for line in lines if not context.is_gone(tp_of(line), line.first_offset)]
         found = [*judge_totals(record.totals, lines)]
@@ -186,6 +193,10 @@ def _account(context: Context, span: OffsetSpan, column: SourceColumn) -> None:
     rows, totals = column.rows(span.first, span.next), column.totals(span.first, span.next)
     missing = [row for row in rows if not column.files[row] and not column.letters[row]]
     for row in missing:
+        if (reason := column.given_up.get(row)) is not None:
+            count_seen(column.files, row)
+            context.counts[reason] += 1
+            continue
         kind = Kind.DEAD_LETTER_MISSING if column.shapes[row].key is None else Kind.MISSING
         context.findings.add(kind, *_name(tp, column, row), key=column.shapes[row].key)
     for row in rows:
@@ -205,13 +216,21 @@ def _account(context: Context, span: OffsetSpan, column: SourceColumn) -> None:
     context.counts.update({"source_records": totals.records, "source_entries": totals.entries, **seen})
 
 
-def made_good(record: FlushRecord, strays: Strays) -> Sums:
-    """Count the entries of a flush record's ranges that stand in data of backfills."""
+def made_good(record: FlushRecord, source: FlushSource, strays: Strays) -> Sums:
+    """Count the entries of a flush record's ranges that stand in data of backfills, and not in the batch's references.
+
+    Those of references that are given up stand in both.
+    """
     found = Sums()
     for line in record.topic_partitions:
-        for stray in _within(strays, OffsetSpan(tp_of(line), line.first_offset, line.next_offset)):
-            if stray.of_backfill:
-                (found.dead_letters if stray.is_letter else found.in_files)[tp_of(line)] += 1
+        tp, column = tp_of(line), source.columns[tp_of(line)]
+        here = _within(strays, OffsetSpan(tp, line.first_offset, line.next_offset))
+        theirs = [stray for stray in here if stray.of_backfill]
+        seen = {stray[:2] for stray in theirs if stray.given_up is None}
+        for stray in (one for one in theirs if one.given_up is None or one[:2] not in seen):
+            rows = column.rows(stray.offset, stray.offset + 1)[stray.number : stray.number + 1]
+            if not any(row in column.given_up for row in rows):
+                (found.dead_letters if stray.is_letter else found.in_files)[tp] += 1
     return found
 
 

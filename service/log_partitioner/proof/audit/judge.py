@@ -9,7 +9,7 @@ from bisect import bisect_left
 from collections import Counter, defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 
 from log_partitioner.formats.findings import Kind
@@ -117,9 +117,11 @@ class BatchJudge:
         for tp, stray in (found for one in compared for found in one.strays()):
             strays[tp].append(stray)
         for tp, some in strays.items():
-            some.sort()
+            some.sort(key=itemgetter(0, 1))
             places = Counter(
-                one[:2] for one in some if not one.is_letter and one.offset < begins.get(tp, one.offset + 1)
+                one[:2]
+                for one in some
+                if not one.is_letter and one.given_up is None and one.offset < begins.get(tp, one.offset + 1)
             )
             for (offset, index), times in places.items():  # otherwise in the account of who answers for them
                 text = f"{tp} offset {offset} index {index}: {times} times in files"

@@ -16,7 +16,7 @@ from log_partitioner.formats.reference import Reference, checksum_of
 from log_partitioner.proof.accounting import tp_of
 from log_partitioner.proof.audit.context import Address, where_of
 from log_partitioner.proof.audit.schemas import FlushSchemas
-from log_partitioner.proof.audit.source import count_seen
+from log_partitioner.proof.audit.source import GivenUp, count_seen
 from log_partitioner.proof.oracle.container import UNREADABLE, Container, Span, spans_of
 from log_partitioner.proof.oracle.equal import differences, digest
 from log_partitioner.proof.oracle.published_schema import META, RestoreError
@@ -79,17 +79,17 @@ class FlushObjects:
         self._findings = context.findings
         self._schemas = FlushSchemas(context)
         self._unnamed: list[tuple[str, str]] = []
-        self._erased: set[str] = set()
+        self._given_up: dict[str, GivenUp] = {}
         self._last: dict[tuple[PartitionKey, TopicPartition], tuple[int, int]] = {}
 
     def check(self, told: Told) -> None:
         """Check all objects of a flush."""
         groups: dict[Address, list[Reference]] = {}
         references = told.references
-        self._erased = {
-            reference.reference_id
+        self._given_up = {
+            reference.reference_id: reason
             for reference, place in zip(references, told.places, strict=True)
-            if self._context.is_erased(reference, *place)
+            if (reason := self._context.given_up(reference, *place)) is not None
         }
         for reference in references:
             place = reference.location
@@ -105,13 +105,18 @@ class FlushObjects:
     def _check_object(self, address: Address, references: list[Reference], stored: FetchedObject | None) -> None:
         """Check one object and all references to it."""
         key, own = address.key, self._context.settings.s3.bucket
+        if all(self._given_up.get(one.reference_id) is GivenUp.ACKNOWLEDGED for one in references):
+            self._schemas.leave_out(references)
+            for reference in references:
+                self._give_up(reference)
+            return
         if address.bucket != own:
             text = f"{key}: it is said to be in bucket {address.bucket}, the settings say {own}"
             self._findings.add(Kind.REFERENCE_WRONG, text, key, reference=references[0])
         if stored is None:
             self._schemas.leave_out(references)
             kept = self._context.retired
-            if all(one.reference_id in kept or one.reference_id in self._erased for one in references):
+            if all(one.reference_id in kept or one.reference_id in self._given_up for one in references):
                 self._check_retired(references)
             else:
                 text = f"{key}: there is no such object"
@@ -154,8 +159,8 @@ class FlushObjects:
         counts = self._context.counts
         counts["objects_retired"] += 1
         for reference in references:
-            if reference.reference_id in self._erased:
-                self._count_erased(reference)
+            if reference.reference_id in self._given_up:
+                self._give_up(reference)
                 continue
             tally = Tally()
             for meta, digested in self._context.retired[reference.reference_id]:
@@ -164,14 +169,14 @@ class FlushObjects:
             for problem in tally.problems_of(reference):
                 self._context.refute(reference, f"its object is retired, and of what the table has of it: {problem}")
 
-    def _count_erased(self, reference: Reference) -> None:
-        """Count the entries of an erased user as seen, where nothing has them any more."""
+    def _give_up(self, reference: Reference) -> None:
+        """Note that its entries count as seen where nothing has them any more."""
+        reason = self._given_up[reference.reference_id]
         for one in reference.sources:
             column = self._source.columns[tp_of(one)]
             for row in column.rows(one.min_offset, one.max_offset + 1):
-                if column.shapes[row].key == reference.partition_key and not column.files[row]:
-                    count_seen(column.files, row)
-                    self._context.counts["entries_erased"] += 1
+                if column.shapes[row].key == reference.partition_key:
+                    column.given_up.setdefault(row, reason)
 
     def finish(self, *, has_all: bool, is_cut: bool, is_made_good: bool) -> None:
         """Judge the facts that concern a batch as a whole.

@@ -10,6 +10,7 @@ from array import array
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Hashable
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from log_partitioner.proof.accounting import Counted
@@ -24,6 +25,15 @@ if TYPE_CHECKING:
     from log_partitioner.proof.oracle.format import Reasons
 
 _SEEN_MAX = 255
+
+
+class GivenUp(StrEnum):
+    """Why nobody has the entries of a reference any more; values are names of counts."""
+
+    ERASED = "entries_erased"
+    """The user was erased, and the object is gone."""
+    ACKNOWLEDGED = "entries_acknowledged"
+    """A person has acknowledged the loss of the object."""
 
 
 class EntryShape(NamedTuple):
@@ -52,6 +62,8 @@ class SourceColumn:
         self.shapes: list[EntryShape] = []
         # How often each entry was seen in files and in dead letters.
         self.files, self.letters = bytearray(), bytearray()
+        self.given_up: dict[int, GivenUp] = {}
+        """Rows that nobody needs to have, by the reason."""
         self.ids: list[str | None] = []
         """The unique id of each entry, if they are kept."""
 
