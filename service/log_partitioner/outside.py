@@ -55,7 +55,7 @@ def misfit_of(settings: Settings) -> str:
             with KafkaTopics.of(settings.kafka) as topics:
                 for record in newest(topics, topic, SAMPLE_RECORDS):
                     decoded = decoder.decode(record.value, record.headers)
-                    placed = (partitioner.partition(one, decoded.envelope, record) for _, one, _ in decoded.entries)
+                    placed = (partitioner.partition(one, around, record) for _, one, _, around in decoded.entries)
                     dead.update(bad.reason for bad in decoded.bad)
                     dead.update(one.reason for one in placed if isinstance(one, Rejection))
                     entries += len(decoded.entries) + len(decoded.bad)

@@ -140,12 +140,12 @@ class Trial:
         decoded = self._decoder.decode(record.value, record.headers) if record.unreadable is None else refused(record)
         self.records += 1
         self.entries += len(decoded.entries) + len(decoded.bad)
-        self._envelopes += decoded.envelope is not None
+        self._envelopes += any(around is not None for *_, around in decoded.entries)
         for bad in decoded.bad:
             self._reject(record, bad)
-        for index, entry, _ in decoded.entries:
+        for index, entry, _, around in decoded.entries:
             self._fields.update(entry.keys())
-            placed = self._partitioner.partition(entry, decoded.envelope, record)
+            placed = self._partitioner.partition(entry, around, record)
             if isinstance(placed, Rejection):
                 self._reject(record, Bad(index, placed.reason, placed.message))
                 continue
@@ -160,7 +160,7 @@ class Trial:
             if len(self._type.by_name) < SHOWN_MAX:
                 most = self._settings.schema_bounds.object_keys_max
                 self._type = join_records(self._type, kind, object_keys_max=most)
-            self._place(record, index, placed, self._origin(entry, decoded.envelope, record, placed))
+            self._place(record, index, placed, self._origin(entry, around, record, placed))
 
     def report(self) -> Iterator[str]:
         """Report the outcome of the sample: some of its entries, counts, the paths, and the fields of entries."""
@@ -172,8 +172,8 @@ class Trial:
         yield f"  users: {len(self._users)}, PartitionKeys: {len(self._keys)}"
         users, times = self._settings.user.paths, self._settings.time.paths
         yield f"  user.paths: {', '.join(users)}; time.paths: {', '.join(times)}"
-        if (field := self._settings.input.entries_field) is not None:
-            yield f"  records with the field {field} of input.entries_field: {self._envelopes}"
+        if (path := self._settings.input.entries_path) is not None:
+            yield f"  records with entries at {path}, input.entries_path: {self._envelopes}"
         names = ", ".join(f"{name} {count}" for name, count in self._fields.most_common(FIELDS))
         yield f"  fields of entries: {names or 'none'}"
         if self._type.by_name:

@@ -79,7 +79,9 @@ def assert_judged_alike(
     A number that was kept as its text is kept so again.
     """
     value = msgspec.json.encode({**(envelope or {}), "entries": [entry]})
-    asked = rules.model_copy(update={"input": InputSettings(entries_field="entries", inexact_numbers="text")})
+    asked = rules.model_copy(
+        update={"input": InputSettings(entries_path="entries[]", envelope="drop", inexact_numbers="text")}
+    )
     (judged,) = Judge(asked).judge(record._replace(value=value, unreadable=None)).entries
     if isinstance(placed, Rejection):
         assert judged.deliverable is None
@@ -106,17 +108,15 @@ def assert_decoded_alike(decoded: Decoded, value: bytes | None, rules: InputSett
         assert other.is_whole or text.lstrip(b" \t\r\n").startswith(b"{")
         return
     assert not other.is_whole
-    around = {name: one for name, one in (other.envelope or {}).items() if name != rules.entries_field}
-    assert (decoded.envelope is None) == (other.envelope is None)
-    assert canonical(decoder.parse(msgspec.json.encode(decoded.envelope or {}).decode())) == canonical(around)
-    values = {index: entry for index, entry, _ in decoded.entries}
+    values = {index: entry for index, entry, *_ in decoded.entries}
+    around = {index: envelope for index, *_, envelope in decoded.entries}
     assert values.keys() | bad.keys() == set(range(len(other.entries)))
     for number, one in enumerate(other.entries):
         if number in values:
             assert one.value is not None
             assert one.reasons <= {Reason.TOO_DEEP}  # the worker counts depth when it infers the type
-            again = decoder.parse(msgspec.json.encode(values[number]).decode())
-            assert canonical(again) == canonical(one.value)
+            for own, others in ((values[number], one.value), (around[number], one.envelope)):
+                assert canonical(decoder.parse(msgspec.json.encode(own).decode())) == canonical(others)
         else:
             assert bad[number] in one.reasons
 

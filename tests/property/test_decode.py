@@ -32,6 +32,7 @@ BITS = [b'"', b"\\", b"[", b"]", b"{", b"}", b",", b":", b"\xff", b"\\ud800", b"
         b"-", b"\xef\xbb\xbf", b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"yes", b"0" * 20, b"9" * 4400, b"\0"]  # fmt: skip
 compressions = st.sampled_from([bytes, gzip.compress, zstd.compress])
 assert FORMATS["csv"] is worker.csv and oracle.FORMATS.keys() == FORMATS.keys()  # noqa: PT018
+envelope_rules = st.sampled_from(["keep", "drop"])
 formats = st.sampled_from(sorted(FORMATS))
 csv_lines = st.lists(st.text(max_size=3) | names, max_size=4).map(",".join)
 csv = st.lists(csv_lines, max_size=3).map("\n".join).map(str.encode)
@@ -63,36 +64,34 @@ class Bounded(InputSettings):
     format: Any = "json"
 
 
-def rules_of(form: str = "json", *, entries_field: str | None = None, framing: Any = "none") -> InputSettings:
+def rules_of(form: str = "json", **others: Any) -> InputSettings:
     """Make rules with small limits."""
-    return Bounded(
-        format=form, framing=framing, entries_field=entries_field, record_bytes_max=20_000, inexact_numbers="text"
-    )
+    return Bounded(format=form, record_bytes_max=20_000, inexact_numbers="text", **others)
 
 
 def check(rules: InputSettings, value: bytes, headers: Headers = ()) -> None:
     """W3 for one record: each index is an entry or bad, once; a whole record is one bad entry; all can be written."""
     decoded = RecordDecoder(rules).decode(value, headers)
     assert_decoded_alike(decoded, value, rules, headers)
-    found = [index for index, _, _ in decoded.entries] + [bad.number for bad in decoded.bad]
+    found = [index for index, *_ in decoded.entries] + [bad.number for bad in decoded.bad]
     if None in found:
         assert found == [None]
     else:
         assert sorted(map(int, filter(lambda index: index is not None, found))) == list(range(len(found)))
     assert len(found) <= ENTRIES_MAX
-    for _, entry, text in decoded.entries:
+    for _, entry, text, _ in decoded.entries:
         assert type(entry) is dict
         msgspec.json.encode(entry)  # refuses what no UTF-8 can hold
         assert _exact(JsonDecoder(keep_inexact_text=True).decode_again(text)) == _exact(entry)
 
 
 @times_as_many(4)
-@given(formats, st.sampled_from([None, "entries", "a"]), broken)
+@given(formats, st.sampled_from([None, "entries[]", "a[]", "a", "a.a[]", "a[].a[].entries"]), envelope_rules, broken)
 def test_decoding_anything_never_raises_counts_everything_and_is_what_the_second_opinion_says(
-    form: Any, entries_field: str | None, value: bytes
+    form: Any, entries_path: str | None, envelope: str, value: bytes
 ) -> None:
     """Whatever a producer writes becomes entries and dead letters that add up (W3): bytes, broken JSON, compression."""
-    check(rules_of(form, entries_field=entries_field), value)
+    check(rules_of(form, entries_path=entries_path, envelope=envelope), value)
 
 
 prefixes = st.sampled_from([b"", b"\0", b"\0\0\0\0\7", b"\0\0\0\0", b"\1\0\0\0\7"])
@@ -108,6 +107,30 @@ def test_decoding_anything_framed_is_what_the_second_opinion_says(
     check(rules_of(form, framing=framing), compress(prefix + value), headers)
 
 
+nested = (
+    st.recursive(
+        json_entries,
+        lambda inner: st.fixed_dictionaries(
+            {"a": inner | st.lists(inner | json_values(), max_size=3) | json_values()},
+            optional={"b": json_values(), "_envelope": json_values(), "__envelope": json_values()},
+        ),
+        max_leaves=8,
+    )
+    .map(json.dumps)
+    .map(str.encode)
+)
+
+
+entries_paths = st.sampled_from(["a", "a[]", "a.a", "a[].a", "a.a[]", "a[].a[]", "a[].a[].a"])
+
+
+@times_as_many(4)
+@given(entries_paths, envelope_rules, nested | mutated(nested))
+def test_decoding_nested_envelopes_is_what_the_second_opinion_says(path: str, envelope: str, value: bytes) -> None:
+    """Entries at the end of a path or before it, lists and objects where the other is due, names that are taken."""
+    check(rules_of(entries_path=path, envelope=envelope), value)
+
+
 @given(st.lists(json_entries, max_size=6), st.booleans(), compressions)
 def test_decoding_valid_records_gives_the_values_of_the_standard_library(
     some: list[dict[str, Any]],
@@ -120,12 +143,12 @@ def test_decoding_valid_records_gives_the_values_of_the_standard_library(
     for rules, text in (
         (rules_of(), f"[{','.join(texts)}]"),
         (rules_of("ndjson"), "\r\n".join(["", *texts])),
-        (rules_of(entries_field="entries"), envelope),
+        (rules_of(entries_path="entries[]", envelope="drop"), envelope),
     ):
         decoded = RecordDecoder(rules).decode(compress(text.encode()))
         assert not decoded.bad
-        assert [index for index, _, _ in decoded.entries] == list(range(len(some)))
-        assert [_exact(entry) for _, entry, _ in decoded.entries] == [_exact(json.loads(text)) for text in texts]
+        assert [index for index, *_ in decoded.entries] == list(range(len(some)))
+        assert [_exact(entry) for _, entry, *_ in decoded.entries] == [_exact(json.loads(text)) for text in texts]
 
 
 def _exact(value: Any) -> Any:

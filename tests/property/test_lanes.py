@@ -67,7 +67,7 @@ NARROW = settings(
 ).model_copy(update={"schema_bounds": SchemaBounds(3, 3, Shallow.json_depth_max, fields_max=12)})
 OTHER = settings(
     spool=SpoolSettings(codec="null"),
-    input=InputSettings(entries_field="entries"),
+    input=InputSettings(entries_path="entries[]", envelope="drop"),
     user=UserSettings(paths=("who.name", "envelope:who.name", "user"), missing_name="unknown"),
     time=TimeSettings(paths=("when", "time"), epoch_unit="ms", zone="Europe/Berlin"),
     id=IdSettings(paths=("envelope:id",)),
@@ -80,7 +80,7 @@ LINES = settings(
 )
 FEW = settings(
     spool=SpoolSettings(codec="null"),
-    input=FewEntries(entries_field="entries"),
+    input=FewEntries(entries_path="entries[]", envelope="drop"),
     time=TimeSettings(paths=("envelope:at.time", "time")),
 )
 _encode = msgspec.json.Encoder().encode

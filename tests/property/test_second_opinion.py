@@ -122,13 +122,13 @@ RULES = [
         settings(
             user=UserSettings(missing_name=missing_name),
             id=IdSettings(paths=("id",)),
-            input=InputSettings(format=form, entries_field=field),
+            input=InputSettings(format=form, entries_path=field, envelope="drop"),
             time=TimeSettings(paths=("time", "when"), zone=zone, missing=missing_time, earliest=earliest),
         )
         for missing_name, form, field, zone, missing_time, earliest in [
             (None, "json", None, "UTC", "record-timestamp", "1970-01-01T00:00:00Z"),
-            ("unknown", "json", "entries", "UTC", "dead-letter", "1970-01-01"),
-            (None, "json", "entries", "Europe/Berlin", "record-timestamp", "2000-01-01T00:00:00Z"),
+            ("unknown", "json", "entries[]", "UTC", "dead-letter", "1970-01-01"),
+            (None, "json", "entries[]", "Europe/Berlin", "record-timestamp", "2000-01-01T00:00:00Z"),
             ("unknown", "ndjson", None, "UTC", "record-timestamp", "0001-01-01"),
             (None, "ndjson", None, "Pacific/Kiritimati", "dead-letter", "1969-12-31T23:00:00.5Z"),
         ]

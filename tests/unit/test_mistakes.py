@@ -54,7 +54,7 @@ REFUSED = [
     Mistake(16, {"LOGP_S3__BUCKET": "s3://my-logs"}, "s3.bucket ('s3://my-logs') is no bucket name: letters, digits"),
     Mistake(16, {"LOGP_S3__ENDPOINT_URL": "minio:9000"}, "s3.endpoint_url ('minio:9000') must begin with http:// or https://"),
     Mistake(17, {"LOGP_S3__ACCESS_KEY": "AK"}, "s3.access_key and s3.secret_key belong together: set both or neither"),
-    Mistake(18, {"LOGP_USER__PATHS": "envelope:user"}, "user.paths: 'envelope:user' finds nothing without input.entries_field"),
+    Mistake(18, {"LOGP_USER__PATHS": "envelope:user"}, "user.paths: 'envelope:user' finds nothing without input.entries_path"),
     Mistake(19, {"LOGP_PARTITION__ZONE": "CEST"}, "(LOGP_PARTITION__ZONE) 'CEST' is not a time zone of this machine"),
     Mistake(20, {"LOGP_CONFIG_FILE": "/no/settings.toml"}, "LOGP_CONFIG_FILE names no file that can be read: /no/settings.toml"),
     Mistake(20, {"LOGP_SECRETS_DIR": "/no/secrets"}, "LOGP_SECRETS_DIR names no directory: /no/secrets"),

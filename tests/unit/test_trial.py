@@ -65,7 +65,7 @@ def test_sample_shows_user_time_id_and_partition_key_of_entries_and_reasons_of_t
 def test_sample_of_which_nothing_matches_shows_fields_and_one_entry_of_each_reason() -> None:
     """Also behind the first ten; a field of entries that no record has is counted."""
     dead = [{"usr": "ann"} for _ in range(30)]
-    report = reported(*dead, [1], {"usr": 1}, input=InputSettings(entries_field="events"))
+    report = reported(*dead, [1], {"usr": 1}, input=InputSettings(entries_path="events[]", envelope="drop"))
     assert [line.split(": ")[1] for line in report[:11]] == ["dead letter no_user"] * 10 + ["dead letter not_an_object"]
     assert report[11:] == [
         "32 records, 32 entries: 0 in files",
@@ -73,7 +73,7 @@ def test_sample_of_which_nothing_matches_shows_fields_and_one_entry_of_each_reas
         "  times: none",
         "  users: 0, PartitionKeys: 0",
         "  user.paths: user; time.paths: time, timestamp, @timestamp",
-        "  records with the field events of input.entries_field: 0",
+        "  records with entries at events[], input.entries_path: 0",
         "  fields of entries: usr 31",
     ]
 

@@ -58,8 +58,9 @@ def entries_of(messages: Iterable[Row], *, settings: Settings, paths: Iterable[s
             yield common | {"index": -1}
             continue
         decoded = decoder.decode(record.value, record.headers)
-        around = Surroundings(record, decoded.envelope, decoder.parse)
-        for index, (one, (value, _)) in enumerate(zip(judged.entries, decoded.entries, strict=True)):
+        here = Surroundings(record, None, decoder.parse)
+        for index, (one, (value, _, envelope)) in enumerate(zip(judged.entries, decoded.entries, strict=True)):
+            around = here.within(envelope)
             row = common | {"index": index, "deliverable": one.deliverable is not None}
             if value is not None:
                 row["id"] = id_of(id_paths, value, around) or None  # empty: none, as in the archive

@@ -89,10 +89,10 @@ def split(row: dict[str, Any], rules: SplitRules) -> Iterator[dict[str, Any]]:
     decoded = rules.decoder.decode(record.value, record.headers) if record.unreadable is None else refused(record)
     bad = [one for one in decoded.bad if one.number not in held and not (one.number is None and held)]
     by_key: dict[PartitionKey, list[int]] = {}
-    for index, entry, _ in decoded.entries:
+    for index, entry, _, around in decoded.entries:
         if index in held:
             continue
-        placed = _place(entry, decoded.envelope, record, rules)
+        placed = _place(entry, around, record, rules)
         if isinstance(placed, Placement):
             by_key.setdefault(placed.key, []).append(index)
         else:

@@ -172,11 +172,11 @@ class Writer:
         """Add the entries of a piece: the recorder's steps."""
         record, key = record_of(piece), PartitionKey(piece["user"], piece["date"], piece["hour"])
         decoded = self._rules.decoder.decode(record.value, record.headers)
-        entries = {index: (entry, text) for index, entry, text in decoded.entries}
+        entries = {one[0]: one for one in decoded.entries}
         root = root_of(record)
         for index in piece["indexes"]:
-            entry, text = entries[index]
-            placed = self._rules.partitioner.partition(entry, decoded.envelope, record)
+            _, entry, text, around = entries[index]
+            placed = self._rules.partitioner.partition(entry, around, record)
             assert isinstance(placed, Placement), f"{record.tp} {record.offset} {index} had a place, now: {placed}"
             assert placed.key == key, f"{record.tp} {record.offset} {index}: {placed.key} was {key}"
             number = rows.add(record, index, key, self._rules.types.of(entry), text, placed.event_time_us)

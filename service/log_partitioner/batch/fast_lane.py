@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from log_partitioner import native
 from log_partitioner.batch.types import CompiledTypes
-from log_partitioner.config.section import parse_path
+from log_partitioner.config.section import parse_entries_path, parse_path
 from log_partitioner.config.settings import Settings
 from log_partitioner.formats.model import CHAIN_HEADER, PartitionKey
 from log_partitioner.input.formats import format_of
@@ -87,6 +87,11 @@ def why_no_lane(settings: Settings) -> str | None:
         return f"input.format is {settings.input.format}"
     if settings.input.framing != "none":
         return f"input.framing is {settings.input.framing}"
+    if settings.input.entries_path is not None:
+        if settings.input.envelope == "keep":
+            return "input.envelope is keep"
+        if _only_list(settings.input.entries_path) is None:
+            return "input.entries_path is more than one list"
     paths = {"user": settings.user.paths, "time": settings.time.paths, "id": settings.id.paths}
     for name, given in paths.items():
         if not all(map(is_plain, given)):
@@ -98,6 +103,12 @@ def why_no_lane(settings: Settings) -> str | None:
     return "too many paths" if sum(map(len, paths.values())) >= PATHS_MAX else None
 
 
+def _only_list(path: str) -> str | None:
+    """Return the key of a path that leads to one list at once; None if it does not."""
+    (key, is_list), *further = parse_entries_path(path)
+    return key if is_list and not further else None
+
+
 def _rules(settings: Settings) -> dict[str, Any]:
     """Return the rules as the compiled lane takes them; hours are UTC's."""
     source, user, times = settings.input, settings.user, settings.time
@@ -105,7 +116,7 @@ def _rules(settings: Settings) -> dict[str, Any]:
         "user_paths": tuple(map(parse_path, user.paths)),
         "time_paths": tuple(map(parse_path, times.paths)),
         "id_paths": tuple(map(parse_path, settings.id.paths)),
-        "entries_field": source.entries_field,
+        "entries_field": _only_list(source.entries_path) if source.entries_path else None,
         "entries_max": source.entries_per_record_max,
         "is_ndjson": format_of(source).compiled == "lines",
         "has_fallback": times.missing == "record-timestamp",

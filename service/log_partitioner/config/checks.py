@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from urllib.parse import SplitResult, urlsplit
 
 from log_partitioner.config.kafka_properties import SECRET, is_allowed, why_not
-from log_partitioner.config.section import parse_path
+from log_partitioner.config.section import parse_entries_path, parse_path
 from log_partitioner.config.settings import Settings
 from log_partitioner.config.sources import read_settings
 from log_partitioner.errors import SettingsError
@@ -112,8 +112,12 @@ def _places(settings: Settings) -> Iterator[str]:
 
 def _paths(settings: Settings) -> Iterator[str]:
     source = settings.input
-    if source.entries_field is not None and source.format != "json":
-        yield f"input.entries_field is of input.format json: a line of {source.format} is one entry"
+    if source.entries_path is not None and source.format != "json":
+        yield f"input.entries_path is of input.format json: a line of {source.format} is one entry"
+    try:
+        parse_entries_path(source.entries_path or "entries")
+    except ValueError as error:
+        yield f"input.entries_path: {error}"
     for name, paths in (
         ("user", settings.user.paths),
         ("time", settings.time.paths),
@@ -124,8 +128,8 @@ def _paths(settings: Settings) -> Iterator[str]:
                 parse_path(path)
             except ValueError as error:
                 yield f"{name}.paths: {error}"
-            if path.startswith("envelope:") and source.entries_field is None:
-                yield f"{name}.paths: {path!r} finds nothing without input.entries_field, which makes an object an envelope"
+            if path.startswith("envelope:") and source.entries_path is None:
+                yield f"{name}.paths: {path!r} finds nothing without input.entries_path, which makes an object an envelope"
     if settings.user.missing_name in settings.user.no_values:
         yield f"user.missing_name ({settings.user.missing_name!r}) is in user.no_values"
 

@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 from zoneinfo import ZoneInfo
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, WithJsonSchema
@@ -108,6 +108,25 @@ def _keys(path: str) -> tuple[str, ...]:
     if not all(keys):
         raise ValueError(f"{path!r} has an empty key; write `\\.` for a dot inside a key")
     return keys
+
+
+class PathStep(NamedTuple):
+    """A key that leads on in an envelope; to each element of a list, or to an object."""
+
+    key: str
+    is_list: bool
+
+
+def parse_entries_path(path: str) -> tuple[PathStep, ...]:
+    r"""Return the steps of `a.b[].c[]`; `\.` is a dot inside a key.
+
+    Raises:
+        ValueError: a key is empty.
+    """
+    steps = tuple(PathStep(key.removesuffix("[]"), key.endswith("[]")) for key in _keys(path))
+    if not all(step.key for step in steps):
+        raise ValueError(f"{path!r} has an empty key before []")
+    return steps
 
 
 def list_of(given: object) -> object:

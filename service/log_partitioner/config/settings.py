@@ -99,8 +99,10 @@ class InputSettings(Section):
     """json: an object, an array of objects or an envelope; ndjson: one object per line."""
     framing: Literal["none", "confluent"] = "none"
     """confluent: the id of a schema stands in five bytes before the content, or in a header; none: nothing does."""
-    entries_field: str | None = None
-    """Field of an envelope object that holds the list of entries."""
+    entries_path: str | None = None
+    """Keys from an envelope to its entries, as a.b[].c[]: [] after a list; an object at the end is one entry."""
+    envelope: Literal["keep", "drop"] = "keep"
+    """Other members of an envelope: keep them in each row, under _envelope, or drop them."""
     record_bytes_max: PositiveBytes = 16 * 1024 * 1024
     """Bytes of a record after decompression; larger is a dead letter."""
     inexact_numbers: Literal["round", "text"] = "round"

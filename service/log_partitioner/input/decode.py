@@ -1,27 +1,37 @@
 """Source record -> entries: decompress, unframe, read by a format, split (DESIGN 3.1). Never raises on input.
 
-A document is an entry, a list of entries, or an object with `entries_field`, an envelope. A format may split a payload
-into parts that are an entry each. A record without a value, and one without parts, has no entries.
+A document is an entry, a list of entries, or an envelope: an object in which `entries_path` leads to entries. A format
+may split a payload into parts that are an entry each. A record without a value, or without parts, has no entries.
 
 A bad element costs its neighbours nothing; a record that cannot be split is bad as a whole.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
+import msgspec
+
+from log_partitioner.config.section import PathStep, parse_entries_path
 from log_partitioner.config.settings import InputSettings
 from log_partitioner.formats.dead_letter import Reason, reason_of
 from log_partitioner.formats.model import Headers, SourceRecord
 from log_partitioner.input.compression import decompress
 from log_partitioner.input.formats import format_of
 from log_partitioner.input.framing import FRAMINGS
-from log_partitioner.input.json_text import FAST_REFUSALS, JsonDecoder, UndecodableError
+from log_partitioner.input.json_text import FAST_REFUSALS, WHITE, JsonDecoder, UndecodableError
 from log_partitioner.input.parts import PartReader, is_list, is_object, members_of, not_too_many, text_of
 
+ENVELOPE = "_envelope"
 _BRACE = ord("{")
+_encode = msgspec.json.Encoder().encode
+
+Entry = tuple[int, dict[str, Any], bytes, dict[str, Any] | None]
+"""An entry: its index in the record, its value, its JSON text, and what stands around it, if it is in an envelope."""
+T = TypeVar("T")
+_Found = tuple[dict[str, Any], bytes, dict[str, Any] | None]
 
 
 class Bad(NamedTuple):
@@ -33,17 +43,16 @@ class Bad(NamedTuple):
 
 
 class Decoded(NamedTuple):
-    """The content of a record: entries as (index, entry, JSON text), envelope, bad parts, bytes after decompression."""
+    """The content of a record: its entries, its bad parts, its bytes after decompression."""
 
-    entries: list[tuple[int, dict[str, Any], bytes]]
-    envelope: dict[str, Any] | None
+    entries: list[Entry]
     bad: list[Bad]
     size: int
 
 
 def refused(record: SourceRecord) -> Decoded:
     """Return a record as bad as a whole, because something of it could not be read."""
-    return Decoded([], None, [Bad(None, reason_of(record), record.unreadable or "")], len(record.value or b""))
+    return Decoded([], [Bad(None, reason_of(record), record.unreadable or "")], len(record.value or b""))
 
 
 class RecordDecoder:
@@ -55,17 +64,18 @@ class RecordDecoder:
         self._format = form = format_of(rules)
         self._unframe = FRAMINGS[rules.framing]
         self._parts = PartReader(self.json, elements_max=rules.entries_per_record_max)
+        self._steps = parse_entries_path(rules.entries_path) if rules.entries_path else ()
         # The most frequent record is one object with nothing around it, of at most so many bytes.
-        is_plain = not (form.read or form.split or self._unframe or rules.entries_field)
+        is_plain = not (form.read or form.split or self._unframe or rules.entries_path)
         self._object_bytes_max = rules.record_bytes_max if is_plain else 0
 
     def decode(self, value: bytes | None, headers: Headers = ()) -> Decoded:
         """Take the value of a record apart."""
         if not value:
-            return Decoded([], None, [], 0)
+            return Decoded([], [], 0)
         if value[0] == _BRACE and len(value) <= self._object_bytes_max:
             try:
-                return Decoded([(0, self.json.decode_fast(value), value)], None, [], len(value))
+                return Decoded([(0, self.json.decode_fast(value), value, None)], [], len(value))
             except FAST_REFUSALS:
                 pass  # it has to be looked at
         read, split = self._format.read, self._format.split
@@ -73,14 +83,14 @@ class RecordDecoder:
             payload = decompress(value, self._rules.record_bytes_max)
             size = len(payload)
             if not payload:
-                return Decoded([], None, [], 0)
+                return Decoded([], [], 0)
             if self._unframe is not None:
                 payload = self._unframe(payload, headers)
             if split is not None:
                 return self._sort_out(self._some(split(payload)), size, read=read)
             return self._document(payload if read is None else read(payload), size)
         except UndecodableError as error:
-            return Decoded([], None, [Bad(None, error.reason, f"{error}{self._advice(value, error)}")], len(value))
+            return Decoded([], [Bad(None, error.reason, f"{error}{self._advice(value, error)}")], len(value))
 
     def _advice(self, value: bytes, error: UndecodableError) -> str:
         """Return the setting that reads a record which these do not read; empty if none is known."""
@@ -94,47 +104,110 @@ class RecordDecoder:
         """Decode entries of a list or of an envelope, or the one entry that a document is."""
         if is_list(document):
             return self._sort_out(self._parts.elements(document), size)
-        field = self._rules.entries_field
-        members = members_of(document) if field is not None and is_object(document) else {}
-        if field not in members:
-            entry = self._parts.value(document)
-            if type(entry) is not dict:
-                raise UndecodableError(
-                    Reason.NOT_AN_OBJECT, f"a record is an object or an array, not {type(entry).__name__}"
-                )
-            return Decoded([(0, entry, text_of(document))], None, [], size)
-        entries = members.pop(field)
-        envelope = {name: self._parts.value(member) for name, member in members.items()}
-        if not is_list(entries):
-            found = type(self._parts.value(entries)).__name__
-            raise UndecodableError(Reason.ENTRIES_NOT_A_LIST, f"the envelope's {field} is {found}")
-        return self._sort_out(self._parts.elements(entries), size, envelope=envelope)
+        found = self._some(self._follow(document, self._steps))
+        entries = [(index, *one) for index, one in enumerate(found) if not isinstance(one, UndecodableError)]
+        bad = [Bad(index, one.reason, str(one)) for index, one in enumerate(found) if isinstance(one, UndecodableError)]
+        return Decoded(self._kept(entries) if self._rules.envelope == "keep" else entries, bad, size)
 
-    def _some(self, parts: Iterable[bytes]) -> list[bytes]:
+    def _follow(self, part: Any, steps: Sequence[PathStep]) -> Iterator[_Found | UndecodableError]:
+        """Yield entries to which a path leads; an object without the next key is one. In a list, a bad one is an error.
+
+        Raises:
+            UndecodableError: a bad one is in no list, or there are too many.
+        """
+        members = members_of(part) if steps and is_object(part) else {}
+        if not steps or steps[0].key not in members:
+            yield self._object(part), text_of(part), None
+            return
+        (key, leads_to_list), *rest = steps
+        inner = members.pop(key)
+        around = {name: self._parts.value(member) for name, member in members.items()}
+        for found in self._follow_each(inner, key, rest) if leads_to_list else self._follow_one(inner, key, rest):
+            if isinstance(found, UndecodableError):
+                yield found
+            else:
+                entry, text, within = found
+                yield entry, text, {**around, key: within} if within else around
+
+    def _follow_one(self, part: Any, key: str, steps: Sequence[PathStep]) -> Iterator[_Found | UndecodableError]:
+        if not is_object(part):
+            found = type(self._parts.value(part)).__name__
+            raise UndecodableError(Reason.NOT_AN_OBJECT, f"{key} in input.entries_path is {found}")
+        return self._follow(part, steps)
+
+    def _follow_each(self, part: Any, key: str, steps: Sequence[PathStep]) -> Iterator[_Found | UndecodableError]:
+        if not is_list(part):
+            found = type(self._parts.value(part)).__name__
+            raise UndecodableError(Reason.ENTRIES_NOT_A_LIST, f"{key}[] in input.entries_path is {found}")
+        for element in self._parts.elements(part):
+            try:
+                yield from self._follow(element, steps)
+            except UndecodableError as error:
+                if error.reason is Reason.TOO_MANY_ENTRIES:
+                    raise
+                yield error
+
+    def _object(self, part: Any) -> dict[str, Any]:
+        value = self._parts.value(part)
+        if type(value) is not dict:
+            raise UndecodableError(Reason.NOT_AN_OBJECT, f"an entry is an object, not {type(value).__name__}")
+        return value
+
+    def _kept(self, entries: list[Entry]) -> list[Entry]:
+        """Put what stands around an entry into it.
+
+        Raises:
+            UndecodableError: the copies together have more bytes than a record may have.
+        """
+        kept: list[Entry] = []
+        last, text_around, weight, copied = None, b"", 0, 0
+        for index, entry, text, around in entries:
+            if not around:
+                kept.append((index, entry, text, around))
+                continue
+            if around is not last:
+                last, text_around, weight = around, _encode(around), weight_of(around)
+            copied += weight
+            if copied > self._rules.record_bytes_max:
+                message = f"too large with its envelope in each of {len(entries)} rows: input.envelope = drop"
+                raise UndecodableError(Reason.RECORD_TOO_LARGE, message)
+            name = ENVELOPE
+            while name in entry:
+                name = f"_{name}"
+            comma = "," if entry else ""
+            joined = b'%b%b"%b":%b}' % (text.rstrip(WHITE)[:-1], comma.encode(), name.encode(), text_around)
+            kept.append((index, entry | {name: around}, joined, around))
+        return kept
+
+    def _some(self, parts: Iterable[T]) -> list[T]:
         """Collect parts up to one too many: a payload of line ends alone must not fill the memory."""
         limit = self._rules.entries_per_record_max
         return not_too_many([*islice(parts, limit + 1)], limit)
 
-    def _sort_out(
-        self,
-        parts: Iterable[Any],
-        size: int,
-        *,
-        envelope: dict[str, Any] | None = None,
-        read: Callable[[bytes], Any] | None = None,
-    ) -> Decoded:
+    def _sort_out(self, parts: Iterable[Any], size: int, *, read: Callable[[bytes], Any] | None = None) -> Decoded:
         """Decode parts that are an entry each; a bad one costs its neighbours nothing."""
-        entries: list[tuple[int, dict[str, Any], bytes]] = []
+        entries: list[Entry] = []
         bad: list[Bad] = []
         for index, found in enumerate(parts):
             try:
                 part = found if read is None else read(found)
-                entry = self._parts.value(part)
+                entries.append((index, self._object(part), text_of(part), None))
             except UndecodableError as error:
                 bad.append(Bad(index, error.reason, str(error)))
-                continue
-            if type(entry) is dict:
-                entries.append((index, entry, text_of(part)))
-            else:
-                bad.append(Bad(index, Reason.NOT_AN_OBJECT, f"an entry is an object, not {type(entry).__name__}"))
-        return Decoded(entries, envelope, bad, size)
+        return Decoded(entries, bad, size)
+
+
+def weight_of(value: Any) -> int:
+    """Return how much a copy of a value weighs: bytes of texts, digits of integers, 8 for anything else."""
+    match value:
+        case str():
+            return len(value.encode())
+        case dict():
+            return sum(len(key.encode()) + weight_of(one) for key, one in value.items())
+        case list():
+            return sum(map(weight_of, value))
+        case msgspec.Raw():
+            return len(bytes(value))
+        case bool() | float() | None:
+            return 8
+    return len(str(value))

@@ -38,8 +38,8 @@ class _Look:
     def sample(self, decoded: Decoded) -> None:
         if self.samples < SAMPLES and decoded.entries:
             self.samples += 1
-            self.envelopes += decoded.envelope is not None
-            for _, entry, _ in decoded.entries[:SAMPLES]:
+            self.envelopes += decoded.entries[0][3] is not None
+            for _, entry, *_ in decoded.entries[:SAMPLES]:
                 self.fields |= dict.fromkeys(list(entry)[:FIELDS_MAX])
 
 
@@ -106,7 +106,7 @@ class FirstLook:
             self._looks.pop(topic, None)
 
     def _judge(self, topic: str, look: _Look) -> None:
-        has_no_envelope = bool(self._settings.input.entries_field) and look.samples >= FEW and not look.envelopes
+        has_no_envelope = bool(self._settings.input.entries_path) and look.samples >= FEW and not look.envelopes
         unread = look.timestamps if self._settings.time.paths else 0  # without a path it is wanted so
         if 2 * (look.dead + unread) <= look.entries and not has_no_envelope:
             return
@@ -153,8 +153,8 @@ class FirstLook:
 def _paths_of(settings: Settings) -> dict[str, Sequence[str]]:
     """Return the settings with paths, by name."""
     paths: dict[str, Sequence[str]] = {"user.paths": settings.user.paths, "time.paths": settings.time.paths}
-    field = settings.input.entries_field
-    return paths if field is None else paths | {"input.entries_field": (field,)}
+    path = settings.input.entries_path
+    return paths if path is None else paths | {"input.entries_path": (path,)}
 
 
 def _shown(fields: Iterable[str]) -> Iterator[str]:

@@ -221,8 +221,8 @@ class Recorder:
         bad: list[Bad] = []
         rows, types = batch.rows, self._types
         root = root_of(record)
-        for index, entry, text in decoded.entries:
-            placed = self._partitioner.partition(entry, decoded.envelope, record)
+        for index, entry, text, around in decoded.entries:
+            placed = self._partitioner.partition(entry, around, record)
             if isinstance(placed, Rejection):
                 bad.append(Bad(index, placed.reason, placed.message))
                 continue

@@ -25,7 +25,8 @@ Form = Literal["json", "ndjson"]
 def rules_of(form: Form = "json", *, field: str | None = None, entries_max: int = 100) -> InputSettings:
     """Make the usual rules."""
     bounded = type("Bounded", (InputSettings,), {"entries_per_record_max": entries_max})
-    rules: InputSettings = bounded(format=form, entries_field=field, record_bytes_max=MEGABYTE)
+    path = field and f"{field}[]"
+    rules: InputSettings = bounded(format=form, entries_path=path, envelope="drop", record_bytes_max=MEGABYTE)
     return rules
 
 
@@ -40,8 +41,13 @@ def decode(value: bytes | None, form: Form = "json", **others: Any) -> Decoded:
 def entries_of(decoded: Decoded) -> list[tuple[int, dict[str, Any]]]:
     """Give the indexes of the entries, and their values, which their texts are decoded to as well."""
     again = JsonDecoder(keep_inexact_text=False).decode_again
-    assert [again(text) for _, _, text in decoded.entries] == [entry for _, entry, _ in decoded.entries]
-    return [(index, entry) for index, entry, _ in decoded.entries]
+    assert [again(text) for _, _, text, _ in decoded.entries] == [entry for _, entry, *_ in decoded.entries]
+    return [(index, entry) for index, entry, *_ in decoded.entries]
+
+
+def around(decoded: Decoded) -> dict[str, Any] | None:
+    """Give what stands around all entries; None if there is none."""
+    return next((envelope for *_, envelope in decoded.entries), None)
 
 
 def reasons(decoded: Decoded) -> list[tuple[int | None, Reason]]:
@@ -167,7 +173,7 @@ def test_bad_element_of_array_or_envelope_costs_its_neighbours_nothing(
     decoded = decode(form % (b'{"n": 0}, %s, {"n": 2}' % element), field="entries")
     assert entries_of(decoded) == [(0, {"n": 0}), (2, {"n": 2})]
     assert reasons(decoded) == [(1, reason)]
-    assert decoded.envelope == ({"v": 7} if form.startswith(b"{") else None)
+    assert around(decoded) == ({"v": 7} if form.startswith(b"{") else None)
 
 
 @pytest.mark.parametrize("number", [b"1e400", b"1e-99999999999999999999999", b"0e99999999999999999999999", b"7" * 5000])
@@ -191,15 +197,15 @@ def test_number_of_any_form_is_no_reason_to_refuse_an_entry(number: bytes) -> No
 )
 def test_text_of_each_entry_is_its_part_of_the_record(form: Form, value: bytes, texts: list[bytes]) -> None:
     """A row is kept as the text that the producer wrote; what separates entries is no entry's."""
-    assert [text for _, _, text in decode(value, form, field="entries").entries] == texts
+    assert [text for _, _, text, _ in decode(value, form, field="entries").entries] == texts
 
 
-def test_topic_with_an_entries_field_may_carry_all_forms_at_once() -> None:
+def test_topic_with_an_entries_path_may_carry_all_forms_at_once() -> None:
     """An object without the field is an entry; what stands around the entries of an envelope is kept beside them."""
-    assert decode(b'{"n": 1}', field="entries") == Decoded([(0, {"n": 1}, b'{"n": 1}')], None, [], 8)
+    assert decode(b'{"n": 1}', field="entries") == Decoded([(0, {"n": 1}, b'{"n": 1}', None)], [], 8)
     assert entries_of(decode(b'[{"n": 1}]', field="entries")) == [(0, {"n": 1})]
     decoded = decode(b'{"user": "ann", "entries": [{"n": 1}, {"n": 2}]}', field="entries")
-    assert (entries_of(decoded), decoded.envelope) == ([(0, {"n": 1}), (1, {"n": 2})], {"user": "ann"})
+    assert (entries_of(decoded), around(decoded)) == ([(0, {"n": 1}), (1, {"n": 2})], {"user": "ann"})
 
 
 @pytest.mark.parametrize(
@@ -209,9 +215,12 @@ def test_topic_with_an_entries_field_may_carry_all_forms_at_once() -> None:
         (b"[,]", [], None),
         (b'[{"entries": []}]', [(0, {"entries": []})], None),
         (b'{"entries": [{"a": 1}, 2], "z": {"y": []}}', [(0, {"a": 1})], {"z": {"y": []}}),
-        (rb'{"n" : 1, "\u006e": 2, "entries": [yes]}', [], {"n": 2}),
-        (b'{"x:y,\\"z": 1, "entries": [yes]}', [], {'x:y,"z': 1}),
-        (b'{"entries": [], "n": %s}' % (b"7" * 5000), [], {"n": msgspec.Raw(b"7" * 5000)}),
+        (rb'{"n" : 1, "\u006e": 2, "entries": [yes]}', [], None),
+        (b'{"x:y,\\"z": 1, "entries": [yes]}', [], None),
+        (b'{"entries": [], "n": %s}' % (b"7" * 5000), [], None),
+        (rb'{"n" : 1, "\u006e": 2, "entries": [yes, {}]}', [(1, {})], {"n": 2}),
+        (b'{"x:y,\\"z": 1, "entries": [yes, {}]}', [(1, {})], {'x:y,"z': 1}),
+        (b'{"entries": [{}], "n": %s}' % (b"7" * 5000), [(0, {})], {"n": msgspec.Raw(b"7" * 5000)}),
     ],
 )
 def test_text_that_is_split_gives_its_elements_and_what_is_around_them(
@@ -219,7 +228,7 @@ def test_text_that_is_split_gives_its_elements_and_what_is_around_them(
 ) -> None:
     """Brackets and quotes alone tell where elements end; an empty one is one. Of duplicate keys the last wins."""
     decoded = decode(value, field="entries")
-    assert (entries_of(decoded), decoded.envelope) == (entries, envelope)
+    assert (entries_of(decoded), around(decoded)) == (entries, envelope)
 
 
 @pytest.mark.parametrize(
@@ -314,7 +323,7 @@ def test_decompression_bomb_is_refused_within_the_memory_of_the_limit(compress: 
 def test_value_of_exactly_the_limit_passes_and_one_byte_more_does_not(compress: Any) -> None:
     """The limit is on the decompressed size, inclusive."""
     text = b'{"a": 1}'.ljust(MEGABYTE)
-    assert decode(text) == decode(compress(text)) == Decoded([(0, {"a": 1}, text)], None, [], MEGABYTE)
+    assert decode(text) == decode(compress(text)) == Decoded([(0, {"a": 1}, text, None)], [], MEGABYTE)
     assert reasons(decode(compress(text + b" "))) == [(None, Reason.RECORD_TOO_LARGE)]
 
 

@@ -35,7 +35,7 @@ def decode(value: bytes, headers: Headers = (), **rules: Any) -> Decoded:
 )
 def test_entries_behind_an_id_are_rows(value: bytes, headers: Headers, form: Any) -> None:
     decoded = decode(value, headers, framing="confluent", format=form)
-    assert decoded.entries == [(0, {"user": "ann"}, b'{"user":"ann"}')]
+    assert decoded.entries == [(0, {"user": "ann"}, b'{"user":"ann"}', None)]
     assert not decoded.bad
 
 

@@ -91,12 +91,14 @@ def test_entries_that_are_mostly_good_raise_no_doubt(is_fast: bool) -> None:  # 
 @pytest.mark.parametrize("form", ["%s", "[%s]"])
 def test_field_of_entries_that_no_record_has_is_told(form: str, is_fast: bool) -> None:  # noqa: FBT001 - a case
     """Whole envelopes become entries, and nothing else would say so; of an envelope in a hundred nothing is said."""
-    rules = settings(input=InputSettings(entries_field="events"), user=UserSettings(missing_name="unknown"))
+    rules = settings(
+        input=InputSettings(entries_path="events[]", envelope="drop"), user=UserSettings(missing_name="unknown")
+    )
     value = {**GOOD, "evnets": [{"user": "bob"}]}
     plain = [one._replace(value=(form % json.dumps(value)).encode()) for one in records(1200, value)]
     (doubt,) = doubts(plain, rules, is_fast=is_fast)
     assert (doubt.dead_letters, doubt.record_timestamps, doubt.envelopes) == (0, 0, 0)
-    assert doubt.settings["input.entries_field"] == ("events",)
+    assert doubt.settings["input.entries_path"] == ("events[]",)
     assert doubt.fields == ["user", "time", "evnets"]
     assert doubts(records(1200, {"events": [GOOD]}), rules, is_fast=is_fast) == []
 

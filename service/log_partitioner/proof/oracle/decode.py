@@ -16,6 +16,7 @@ from log_partitioner.proof.oracle.format import NO_REASONS, DeadError, Reasons
 from log_partitioner.proof.oracle.formats import FORMATS
 from log_partitioner.proof.oracle.framing import FRAMINGS
 from log_partitioner.proof.oracle.json_text import (
+    Exact,
     Parse,
     depth_of,
     depth_of_text,
@@ -38,14 +39,16 @@ ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 _GZIP_WINDOW_BITS = 31
 _WHITESPACE = " \t\r\n"
 _TOKEN = re.compile(r'"(?:[^"\\]+|\\.)*("?)|[\[\]{},]', re.DOTALL)
+_OF_TEXT = (Reason.MALFORMED, Reason.INVALID_UNICODE, Reason.TOO_DEEP)
 _key_of = json.JSONDecoder().raw_decode
 
 
 class DecodedEntry(NamedTuple):
-    """An entry, and the reasons why it is dead; a dead one may have no value."""
+    """An entry, the reasons why it is dead, and what stands around it; a dead one may have no value."""
 
     value: JsonObject | None
     reasons: Reasons
+    envelope: JsonObject | None = None
 
 
 class DecodedRecord(NamedTuple):
@@ -53,7 +56,12 @@ class DecodedRecord(NamedTuple):
 
     entries: list[DecodedEntry]
     is_whole: bool = False
-    envelope: JsonObject | None = None
+
+
+class _Text(NamedTuple):
+    """JSON text that is judged apart from what stands around it."""
+
+    text: str
 
 
 class _UnsplittableError(Exception):
@@ -67,6 +75,7 @@ class Decoder:
         self._settings = settings
         self._unframe = FRAMINGS[settings.framing]
         self._format = FORMATS[settings.format](settings)
+        self._path = _read_path(settings.entries_path or "")
         self.parse: Parse = parse_rounding if settings.inexact_numbers == "round" else parse_keeping
 
     def decode(self, value: bytes | None, headers: Headers = ()) -> DecodedRecord:
@@ -106,38 +115,94 @@ class Decoder:
         return self._decode_value(value, may_be_deep=self._may_be_deep(text))
 
     def _decode_value(self, value: object, *, may_be_deep: bool) -> DecodedRecord:
-        if isinstance(value, dict):
-            field = self._settings.entries_field
-            if field is None or field not in value:
-                return DecodedRecord([self._entry(value, may_be_deep=may_be_deep)])
-            entries, envelope = value[field], value
-        else:
-            entries, envelope = value, None
-        if type(entries) is not list:
-            raise DeadError(Reason.NOT_AN_OBJECT if envelope is None else Reason.ENTRIES_NOT_A_LIST)
-        return DecodedRecord([self._entry(one, may_be_deep=may_be_deep) for one in entries], envelope=envelope)
+        if isinstance(value, list):
+            return DecodedRecord([self._entry(one, may_be_deep=may_be_deep) for one in value])
+        if not isinstance(value, dict):
+            raise DeadError(Reason.NOT_AN_OBJECT)
+        return DecodedRecord(self._finished(self._follow(value, self._path), may_be_deep=may_be_deep))
 
     def _decode_piecewise(self, text: str) -> DecodedRecord:
         """Decode element by element if the plain way refuses: a bad element costs its neighbours nothing."""
-        field = self._settings.entries_field
         try:
             if text.lstrip(_WHITESPACE).startswith("["):
                 return DecodedRecord([self._entry_of_text(piece) for piece in _split(text, "[", "]")])
-            members = {} if field is None else _members(text)
-            if field in members:
-                entries = members.pop(field)
-                around = "{" + ",".join(f"{json.dumps(key)}:{text}" for key, text in members.items()) + "}"
-                envelope = self._entry_of_text(around)
-                if envelope.value is None or envelope.reasons:
-                    return DecodedRecord([envelope], is_whole=True)
-                if not entries.startswith("["):
-                    raise DeadError(Reason.ENTRIES_NOT_A_LIST, Reason.MALFORMED)
-                pieces = _split(entries, "[", "]")
-                return DecodedRecord([self._entry_of_text(piece) for piece in pieces], envelope=envelope.value)
         except _UnsplittableError:
             pass  # judged as one text
-        entry = self._entry_of_text(text)
-        return DecodedRecord([entry], is_whole=entry.value is None)
+        return DecodedRecord(self._finished(self._follow(_Text(text), self._path), may_be_deep=True))
+
+    def _follow(self, node: object, path: list[str]) -> list[DecodedEntry]:
+        """Return the entries to which a path leads from a value, or from a text that is judged piece by piece.
+
+        Raises:
+            DeadError: one is dead, and stands in no list.
+        """
+        members = self._members_at(node) if path else {}
+        if not path or path[0].removesuffix("[]") not in members:
+            entry = self._entry_of_text(node.text) if isinstance(node, _Text) else self._entry(node, may_be_deep=False)
+            if entry.value is None:
+                raise DeadError(*entry.reasons)
+            return [entry]
+        key, further = path[0].removesuffix("[]"), path[1:]
+        inner = members.pop(key)
+        around = self._around(members)
+        if path[0].endswith("[]"):
+            found = [entry for one in self._elements_at(inner) for entry in self._follow_safely(one, further)]
+        else:
+            if not (inner.text.startswith("{") if isinstance(inner, _Text) else isinstance(inner, dict)):
+                raise DeadError(Reason.NOT_AN_OBJECT, *_OF_TEXT)
+            found = self._follow(inner, further)
+        return [one._replace(envelope=around | ({key: one.envelope} if one.envelope else {})) for one in found]
+
+    def _follow_safely(self, node: object, path: list[str]) -> list[DecodedEntry]:
+        try:
+            return self._follow(node, path)
+        except DeadError as error:
+            return [DecodedEntry(None, error.reasons)]
+
+    def _members_at(self, node: object) -> dict[str, Any]:
+        if isinstance(node, _Text):
+            try:
+                return {key: _Text(text) for key, text in _members(node.text).items()}
+            except _UnsplittableError:
+                return {}  # judged as one text
+        return dict(node) if isinstance(node, dict) else {}
+
+    def _elements_at(self, node: object) -> list[Any]:
+        if not isinstance(node, _Text):
+            if not isinstance(node, list):
+                raise DeadError(Reason.ENTRIES_NOT_A_LIST)
+            return node
+        if not node.text.startswith("["):
+            raise DeadError(Reason.ENTRIES_NOT_A_LIST, *_OF_TEXT)
+        try:
+            return [_Text(piece) for piece in _split(node.text, "[", "]")]
+        except _UnsplittableError as error:
+            raise DeadError(*_OF_TEXT) from error
+
+    def _around(self, members: dict[str, Any]) -> JsonObject:
+        """Return the values that stand around entries; one that is bad makes the envelope bad."""
+        texts = {key: node.text for key, node in members.items() if isinstance(node, _Text)}
+        parsed = {key: self._entry_of_text(f"{{{json.dumps(key)}:{text}}}") for key, text in texts.items()}
+        reasons = NO_REASONS.union(*(one.reasons for one in parsed.values())) - {Reason.TOO_DEEP}
+        if reasons:
+            raise DeadError(*reasons)
+        return members | {key: one.value[key] for key, one in parsed.items() if one.value is not None}
+
+    def _finished(self, entries: list[DecodedEntry], *, may_be_deep: bool) -> list[DecodedEntry]:
+        """Put envelopes that are kept into their entries, and look how deep these are."""
+        if self._settings.envelope == "keep":
+            entries = [*map(_with_envelope, entries)]
+            weight = sum(_weight(one.envelope) for one in entries if one.envelope and one.value is not None)
+            if weight > self._settings.record_bytes_max:
+                raise DeadError(Reason.RECORD_TOO_LARGE)
+        if not may_be_deep:
+            return entries
+        return [
+            one
+            if one.value is None
+            else one._replace(reasons=one.reasons | self._entry(one.value, may_be_deep=True).reasons)
+            for one in entries
+        ]
 
     def _entry_of_text(self, text: str) -> DecodedEntry:
         is_suspect, may_be_deep = may_hold_surrogates(text), self._may_be_deep(text)
@@ -161,6 +226,33 @@ class Decoder:
 
     def _may_be_deep(self, text: str) -> bool:
         return text.count("{") + text.count("[") > self._settings.json_depth_max
+
+
+def _with_envelope(entry: DecodedEntry) -> DecodedEntry:
+    """Put what stands around an entry under `_envelope`, with as many more underscores as make it a new name."""
+    if entry.value is None or not entry.envelope:
+        return entry
+    names = ("_" * count + "envelope" for count in range(1, len(entry.value) + 2))
+    name = next(name for name in names if name not in entry.value)
+    return entry._replace(value={**entry.value, name: entry.envelope})
+
+
+def _read_path(path: str) -> list[str]:
+    """Return the steps of a path as they are written, without the mark of a dot inside a key."""
+    return [step.replace("\0", ".") for step in path.replace("\\.", "\0").split(".")] if path else []
+
+
+def _weight(value: object) -> int:
+    """Count bytes of texts, digits of integers, and 8 for each other value."""
+    if isinstance(value, dict):
+        return sum(_weight(key) + _weight(one) for key, one in value.items())
+    if isinstance(value, Exact):
+        return len(value.literal)
+    if isinstance(value, str):
+        return len(value.encode("utf-8", "surrogatepass"))
+    if isinstance(value, list):
+        return sum(_weight(one) for one in value)
+    return len(str(value)) if isinstance(value, int) and not isinstance(value, bool) else 8
 
 
 def _dead(reasons: Reasons) -> DecodedRecord:

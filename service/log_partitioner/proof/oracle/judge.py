@@ -71,7 +71,7 @@ class Judge:
         if record.unreadable is not None:
             return JudgedRecord([JudgedEntry(None, frozenset({reason_of(record)}))], is_whole=True)
         decoded = self._decoder.decode(record.value, record.headers)
-        around = Surroundings(record, decoded.envelope, self.parse)
+        around = Surroundings(record, None, self.parse)
         root = root_of(around) if record.headers else None
         entries = [self._judge_entry(entry, around, record.timestamp_ms, root) for entry in decoded.entries]
         return JudgedRecord(entries, decoded.is_whole)
@@ -84,7 +84,7 @@ class Judge:
     def _judge_entry(
         self, decoded: DecodedEntry, around: Surroundings, timestamp_ms: int | None, root: RootLink | None
     ) -> JudgedEntry:
-        entry, reasons = decoded.value, decoded.reasons
+        entry, reasons, around = decoded.value, decoded.reasons, around.within(decoded.envelope)
         if entry is None:
             return JudgedEntry(None, reasons)
         user = self._user.user_of(entry, around)

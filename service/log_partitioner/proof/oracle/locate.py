@@ -6,6 +6,7 @@ Owns paths and the policies for values that are missing or absurd.
 from __future__ import annotations
 
 import json
+from copy import copy
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -51,6 +52,14 @@ class Surroundings:
         self.envelope = envelope
         self._record = record
         self._parse = parse
+
+    def within(self, envelope: JsonObject | None) -> Surroundings:
+        """Return the same around an entry of another envelope."""
+        if envelope is self.envelope:
+            return self
+        other = copy(self)
+        other.envelope = envelope
+        return other
 
     @cached_property
     def key_text(self) -> str | None:
