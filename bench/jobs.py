@@ -1,4 +1,4 @@
-"""Runs a job of the pipeline as a process and measures its cost."""
+"""Runs a job as a process and measures its cost."""
 
 import subprocess
 import sys
@@ -24,18 +24,20 @@ class Cost:
     log: list[dict[str, object]]  # its log lines
 
 
-def run_job(environment: Environment, arguments: list[str], *, cores: int) -> Cost:
-    """Run `python -m log_partitioner_pipeline ARGUMENTS` on local[cores]; blocks until it has ended.
+def run_job(
+    environment: Environment, arguments: list[str], *, cores: int, module: str = "log_partitioner_pipeline"
+) -> Cost:
+    """Run `python -m MODULE ARGUMENTS`, Spark on local[cores]; blocks until it has ended.
 
     Raises:
         StackError: it failed.
     """
-    log = environment.directory / f"{arguments[0]}.log"
+    log = environment.directory / f"{module}-{arguments[0]}.log"
     variables = {**environment.variables, "PIPELINE_SPARK__MASTER": f"local[{cores}]"}
     begun, used_s = time.monotonic(), 0.0
     with log.open("wb") as lines:
         job = subprocess.Popen(
-            [sys.executable, "-m", "log_partitioner_pipeline", *arguments],
+            [sys.executable, "-m", module, *arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=lines,
@@ -45,7 +47,7 @@ def run_job(environment: Environment, arguments: list[str], *, cores: int) -> Co
             used_s = max(used_s, cpu_s(job.pid))  # Java ends before it
             time.sleep(_LOOK_EVERY_S)
     if job.returncode != 0:
-        raise StackError(f"`pipeline {' '.join(arguments)}` ended with {job.returncode} ({log}).")
+        raise StackError(f"`{module} {' '.join(arguments)}` ended with {job.returncode} ({log}).")
     return Cost(time.monotonic() - begun, used_s, _events(log))
 
 

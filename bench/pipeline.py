@@ -1,4 +1,4 @@
-"""`python -m bench.pipeline`: entries and references per second into the table, the cost of activity and audits.
+"""`python -m bench.pipeline`: the cost of the table, of audits beside one without Spark, of user activity.
 
 Prints a table for a person, or JSON. Delivers first, so a run takes minutes.
 """
@@ -12,7 +12,7 @@ import msgspec
 
 from bench.deliver import delivered
 from bench.jobs import Cost, run_job
-from log_partitioner_pipeline.audit.result import Result, decode
+from log_partitioner_pipeline.audit.result import decode
 from tools.demo.environment import Environment
 from tools.local.errors import StackError
 
@@ -35,15 +35,14 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _measure(environment: Environment, *, cores: int) -> dict[str, float]:
     table = _materialize(run_job(environment, ["materialize"], cores=cores))
-    files = _audit(environment, [], cores=cores)
-    both = _audit(environment, ["--table"], cores=cores)
-    activity = run_job(environment, ["user-activity"], cores=cores)
     return {
         "cores": cores,
         **table,
-        **_named("audit of files", files),
-        **_named("audit of files and table", both),
-        "user-activity: CPU seconds, with the start": round(activity.cpu_s, 1),
+        **_told("audit without Spark", run_job(environment, ["audit"], cores=cores, module="log_partitioner")),
+        **_audit(environment, "audit", [], cores=cores),
+        **_audit(environment, "audit --table", ["--table"], cores=cores),
+        **_audit(environment, "audit of seconds", ["--last", "5s", "--no-verdicts"], cores=cores),
+        **_told("user-activity", run_job(environment, ["user-activity"], cores=cores)),
     }
 
 
@@ -59,7 +58,8 @@ def _materialize(cost: Cost) -> dict[str, float]:
         "entries": entries,
         "references": references,
         "materialize: commits": len(batches),
-        "materialize: seconds, with the start": round(cost.wall_s, 1),
+        **_told("materialize", cost),
+        "materialize: CPU us an entry": round(cost.cpu_s / entries * 1e6, 1),
         "materialize: entries/s": round(entries / seconds),
         "materialize: references/s": round(references / seconds),
         "materialize: entries/s, first batch left out": round(sum(one["entries"] for one in warm) / warm_seconds),
@@ -67,19 +67,16 @@ def _materialize(cost: Cost) -> dict[str, float]:
     }
 
 
-def _audit(environment: Environment, options: list[str], *, cores: int) -> tuple[Cost, Result]:
+def _audit(environment: Environment, name: str, options: list[str], *, cores: int) -> dict[str, float]:
     file = environment.directory / "audit.json"
-    cost = run_job(environment, ["audit", "--json", str(file), "--require-caught-up", *options], cores=cores)
-    return cost, decode(file.read_bytes())
+    cost = run_job(environment, ["audit", "--json", str(file), *options], cores=cores)
+    result = decode(file.read_bytes())
+    steps = {f"{name}: seconds of {step}": seconds for step, seconds in result.durations_s.items() if seconds > 1}
+    return {f"{name}: entries": result.counts.entries, **_told(name, cost), **steps}
 
 
-def _named(name: str, measured: tuple[Cost, Result]) -> dict[str, float]:
-    cost, result = measured
-    millions = (result.counts.entries or 0) / 1e6
-    return {
-        f"{name}: seconds, with the start": round(cost.wall_s, 1),
-        f"{name}: seconds per million entries": round(result.seconds / millions, 1),
-    }
+def _told(name: str, cost: Cost) -> dict[str, float]:
+    return {f"{name}: wall s, with the start": round(cost.wall_s, 1), f"{name}: CPU s": round(cost.cpu_s, 1)}
 
 
 def _parse(arguments: list[str] | None) -> argparse.Namespace:
