@@ -95,8 +95,8 @@ class InputSettings(Section):
     entries_per_record_max: ClassVar[int] = 100_000  # more is a dead letter,
     json_depth_max: ClassVar[int] = 100  # and so are more levels of nesting in an entry
 
-    format: Literal["json", "ndjson"] = "json"
-    """json: an object, an array of objects or an envelope; ndjson: one object per line."""
+    format: Literal["json", "ndjson", "access-log"] = "json"
+    """json: an object, an array of objects or an envelope; ndjson: one object per line; access-log: one line each."""
     framing: Literal["none", "confluent"] = "none"
     """confluent: the id of a schema stands in five bytes before the content, or in a header; none: nothing does."""
     entries_path: str | None = None

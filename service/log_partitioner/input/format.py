@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from typing import Any, Literal, NamedTuple
+
+from log_partitioner.input.json_text import WHITE
+
+_LINE = re.compile(rb"[^\n]+")
 
 
 class Format(NamedTuple):
@@ -17,3 +22,8 @@ class Format(NamedTuple):
     split: Callable[[bytes], Iterator[bytes]] | None = None
     read: Callable[[bytes], Any] | None = None
     compiled: Literal["document", "lines"] | None = None
+
+
+def lines_of(payload: bytes) -> Iterator[bytes]:
+    """Yield the lines that are not blank."""
+    return (line[0] for line in _LINE.finditer(payload) if line[0].strip(WHITE))

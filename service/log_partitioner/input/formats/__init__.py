@@ -9,10 +9,15 @@ from collections.abc import Callable
 
 from log_partitioner.config.settings import InputSettings
 from log_partitioner.input.format import Format
+from log_partitioner.input.formats.access_log import access_log
 from log_partitioner.input.formats.json import json
 from log_partitioner.input.formats.ndjson import ndjson
 
-FORMATS: dict[str, Callable[[InputSettings], Format]] = {"json": json, "ndjson": ndjson}
+FORMATS: dict[str, Callable[[InputSettings], Format]] = {
+    "json": json,
+    "ndjson": ndjson,
+    "access-log": access_log,
+}
 
 
 def format_of(rules: InputSettings) -> Format:
