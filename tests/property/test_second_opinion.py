@@ -71,8 +71,11 @@ epochs = st.sampled_from(
     [-1, 0, 1, 946_684_799, 946_684_800, 253_402_214_399, 253_402_214_400, NOW_MS // 1000]
 ).flatmap(lambda s: st.sampled_from([s, s * 1000, s * 10**6, float(s), s + 0.5, str(s), f"{s}.25"]))
 users: Any = st.sampled_from(["ann", "1", 1, 1.0, 1e0, -0.0, 1.5, 2.0**53, 2.0**53 + 2, 1e300, True, None, "-", [1]])
+inner = st.fixed_dictionaries({"user": users, "time": time_texts() | epochs}, optional={"id": users})
+logs = st.builds(json.dumps, inner | users) | st.sampled_from(["", "{", '{"user":NaN}', '{"user":"\\ud800"}', "9" * 30])
+logs |= st.sampled_from(["9" * 30, "1e3", "1e400", "0.1234567890123456789"]).map(lambda number: f'{{"user":{number}}}')
 entries = st.fixed_dictionaries(
-    {"user": users, "time": time_texts() | epochs}, optional={"when": time_texts(), "id": users}
+    {"user": users, "time": time_texts() | epochs}, optional={"when": time_texts(), "id": users, "log": logs | users}
 )
 
 
@@ -115,8 +118,14 @@ class AnyFormat(InputSettings):
 
 
 CSV = settings(input=AnyFormat(format="csv"), id=IdSettings(paths=("id",)))
+IN_TEXT = settings(
+    user=UserSettings(paths=("log::user", "user")),
+    id=IdSettings(paths=("log::id",)),
+    time=TimeSettings(paths=("log::time", "time")),
+)
 RULES = [
     NOT_FOR_THE_FAST_LANE,
+    IN_TEXT,
     CSV,
     *(
         settings(
@@ -149,7 +158,7 @@ def test_worker_and_second_opinion_decide_the_same(
     The record comes a second time, which the fast lane takes if it is plain.
     """
     again = record._replace(offset=1)
-    is_fast = is_fast and given_settings not in (NOT_FOR_THE_FAST_LANE, CSV)
+    is_fast = is_fast and given_settings not in (NOT_FOR_THE_FAST_LANE, IN_TEXT, CSV)
     rows, dead = recorded([record, again], given_settings, is_fast=is_fast)
     judged = [entry.deliverable for entry in Judge(given_settings).judge(record).entries]
     expected = {n: RecordedEntry(one.key, one.event_time_us, one.id) for n, one in enumerate(judged) if one is not None}

@@ -95,7 +95,7 @@ def why_no_lane(settings: Settings) -> str | None:
     paths = {"user": settings.user.paths, "time": settings.time.paths, "id": settings.id.paths}
     for name, given in paths.items():
         if not all(map(is_plain, given)):
-            return f"{name}.paths lead to a header, or into the key"
+            return f"{name}.paths lead to a header, or into the key or a text"
     if str(settings.partition.zone) != "UTC":
         return "partition.zone is not UTC"
     if settings.input.record_bytes_max < LARGE_BYTES:

@@ -31,6 +31,8 @@ LIST = 'must be a list: a,b or, as JSON, ["a", "b"]'
 MOMENT = "must be an ISO-8601 time, such as 2000-01-01T00:00:00Z"
 START = "must be beginning, fail, or a time with its zone such as 2026-11-27T09:00:00Z, from which on records are read"
 _DOT = re.compile(r"(?<!\\)\.")
+_INSIDE = re.compile(r"(?<!\\)::")
+INSIDE = ""  # among the keys of a path: the value there is JSON text, in which the path goes on
 OBJECT = 'must be a JSON object such as {"name": "value"}'
 
 
@@ -103,11 +105,12 @@ def parse_path(path: str) -> tuple[Literal["entry", "envelope", "key", "header"]
 
 
 def _keys(path: str) -> tuple[str, ...]:
-    r"""Split a dotted path into its keys; `\.` is a dot inside a key."""
-    keys = tuple(key.replace("\\.", ".") for key in _DOT.split(path))
-    if not all(keys):
+    r"""Split a dotted path into its keys, `INSIDE` for `::`; `\.` is a dot inside a key, `\:` a colon."""
+    parts = [_DOT.split(part) for part in _INSIDE.split(path)]
+    if not all(map(all, parts)):
         raise ValueError(f"{path!r} has an empty key; write `\\.` for a dot inside a key")
-    return keys
+    keys = [key for part in parts for key in (INSIDE, *part)][1:]
+    return tuple(key.replace("\\.", ".").replace("\\:", ":") for key in keys)
 
 
 class PathStep(NamedTuple):
@@ -125,7 +128,7 @@ def parse_entries_path(path: str) -> tuple[PathStep, ...]:
     """
     steps = tuple(PathStep(key.removesuffix("[]"), key.endswith("[]")) for key in _keys(path))
     if not all(step.key for step in steps):
-        raise ValueError(f"{path!r} has an empty key before []")
+        raise ValueError(f"{path!r} has an empty key before [], or leads into a text")
     return steps
 
 

@@ -113,7 +113,8 @@ class UserSettings(Section):
     r"""Paths at which the user of an entry is looked up.
 
     A path is dotted keys (`\.` for a dot in a key) of the entry; `envelope:path`, `key`, `key:path` (the record key as
-    JSON) and `header:name` look elsewhere. The first path that yields a value wins.
+    JSON) and `header:name` look elsewhere. `a::b` is key b in the JSON that is a text under a (`\:` for a colon in a key).
+    The first path that yields a value wins.
     """
 
     paths: Names = Field(("user",), min_length=1)

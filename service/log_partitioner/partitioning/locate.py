@@ -1,6 +1,7 @@
 r"""Finds the user, event time and id of an entry by paths, compiled once (DESIGN 3.1), and the root of a record.
 
 a.b            key `b` in the object under key `a` of the entry; `\.` is a dot inside a key
+a::b           key `b` in the JSON text under key `a`; `\:` is a colon inside a key
 envelope:a.b   the same in the envelope
 key            the record key as text;    key:a.b   the record key read as a JSON object
 header:name    the last header of that name, as text
@@ -12,21 +13,25 @@ the last one counts.
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import msgspec
 
-from log_partitioner.config.section import parse_path
+from log_partitioner.config.section import INSIDE, parse_path
 from log_partitioner.formats.model import CHAIN_HEADER, RootLink, SourceRecord
+
+_INT_DIGITS_MAX = 4300  # beyond it Python refuses to make an int
 
 Locate = Callable[[dict[str, Any], dict[str, Any] | None, SourceRecord], Any]
 
 
 def is_plain(path: str) -> bool:
-    """Tell whether a path leads into the entry or its envelope, or is the record key as text."""
+    """Tell whether a path leads into the entry or its envelope, but into no text, or is the record key as text."""
     begin, keys = parse_path(path)
-    return begin in ("entry", "envelope") or (begin == "key" and not keys)
+    return (begin in ("entry", "envelope") and INSIDE not in keys) or (begin == "key" and not keys)
 
 
 def compile_path(path: str) -> Locate:
@@ -50,6 +55,9 @@ def compile_path(path: str) -> Locate:
 
 def _walk(value: Any, keys: tuple[str, ...]) -> Any:
     for key in keys:
+        if key == INSIDE:
+            value = _json_object(value) if type(value) is str else None
+            continue
         if type(value) is not dict:
             return None
         value = value.get(key)
@@ -72,13 +80,37 @@ def _text(value: bytes | None) -> str | None:
         return None
 
 
-def _json_object(value: bytes | None) -> Any:
+def _json_object(value: bytes | str | None) -> Any:
     if not value:
         return None
     try:
         return msgspec.json.decode(value)
-    except (msgspec.MsgspecError, UnicodeError, ValueError, RecursionError):
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return _with_any_numbers(value)
+
+
+def _with_any_numbers(value: bytes | str) -> Any:
+    """Decode JSON that may have numbers which neither an int nor a double holds; None if it is none."""
+    try:
+        text = value if isinstance(value, str) else value.decode()
+        found = json.loads(text, parse_int=_int, parse_float=_float, parse_constant=_refuse)
+        json.dumps(found, ensure_ascii=False, default=repr).encode()  # refuses what no UTF-8 can hold
+    except (ValueError, RecursionError):
         return None
+    return found
+
+
+def _int(digits: str) -> int | msgspec.Raw:
+    return int(digits) if len(digits) <= _INT_DIGITS_MAX else msgspec.Raw(digits.encode())
+
+
+def _float(text: str) -> float | msgspec.Raw:
+    value = float(text)
+    return msgspec.Raw(text.encode()) if math.isinf(value) else value
+
+
+def _refuse(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
 
 
 TOPIC_CHARS_MAX = 249

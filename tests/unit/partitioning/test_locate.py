@@ -15,7 +15,8 @@ RECORD = SourceRecord(
     (("who", b"first"), ("who", b"last"), ("bad", b"\xff"), ("none", None)),
 )  # fmt: skip
 ENTRY: dict[str, Any] = {"user": "ann", "a": {"b": {"c": 7}, "x.y": "dot"}, "a.b": "literal", "list": [1], "null": None,
-                         "envelope": "own", "x:y": "colon"}  # fmt: skip
+                         "envelope": "own", "x:y": "colon", "x::y": "colons",
+                         "log": '{"user":{"id":"kim"},"n":1,"log":"{\\"n\\":2}"}', "no": "{"}  # fmt: skip
 ENVELOPE: dict[str, Any] = {"meta": {"user": "eve"}}
 
 
@@ -40,6 +41,14 @@ def found_at(path: str, record: SourceRecord = RECORD) -> list[Any]:
         ("null", None),
         ("envelope", "own"),
         ("x:y", "colon"),
+        (r"x\:\:y", "colons"),
+        ("log::user.id", "kim"),
+        ("log::log::n", 2),
+        ("log::absent", None),
+        ("no::n", None),
+        ("user::n", None),
+        ("list::n", None),
+        ("envelope:meta.user::n", None),
         ("envelope:meta.user", "eve"),
         ("envelope:absent", None),
         ("key", '{"user": {"id": "kim"}, "n": 1}'),
@@ -65,7 +74,20 @@ def test_record_key_that_is_no_object_names_nobody(key: bytes | None) -> None:
     assert found_at("key:user", RECORD._replace(key=key)) == [None] * 2
 
 
-@pytest.mark.parametrize("path", ["", ".", "a.", ".a", "a..b", "envelope:", "key:", "header:", "envelope:a..b"])
+@pytest.mark.parametrize("number", [b"1e400", b"1" * 5000, b"1e-400", b"-1e999999999999999999999"])
+def test_number_that_no_double_holds_hides_nothing_beside_it(number: bytes) -> None:
+    """Compiled JSON refuses some of them; neither a record key nor a text with one loses its user."""
+    text = b'{"n":%b,"user":"ann"}' % number
+    assert found_at("key:user", RECORD._replace(key=text)) == ["ann"] * 2
+    around = second_opinion.Surroundings(RECORD, None, parse_rounding)
+    entry = {"log": text.decode()}
+    assert compile_path("log::user")(entry, None, RECORD) == "ann"
+    assert [*second_opinion.values_at((second_opinion.parse_path("log::user"),), entry, around)] == ["ann"]
+
+
+@pytest.mark.parametrize(
+    "path", ["", "a::", "::a", "a::::b", ".", "a.", ".a", "a..b", "envelope:", "key:", "header:", "envelope:a..b"]
+)
 def test_path_with_an_empty_part_is_refused(path: str) -> None:
     """A slip in a setting is refused at start, with the reason."""
     with pytest.raises(ValueError, match=r"empty key|needs the name"):

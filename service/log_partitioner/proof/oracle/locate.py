@@ -27,7 +27,10 @@ _EXACT_MAX = 1 << 53  # every integer up to it is a double
 
 
 class Path(NamedTuple):
-    """A place to look: `origin` is entry, envelope, key or header; without `keys` it is the whole record key."""
+    """A place to look: `origin` is entry, envelope, key or header; without `keys` it is the whole record key.
+
+    An empty key leads into JSON text.
+    """
 
     origin: str
     keys: tuple[str, ...]
@@ -42,7 +45,8 @@ def parse_path(text: str) -> Path:
         return Path(origin, (keys,))
     if origin not in ("envelope", "key") or not colon:
         origin, keys = "entry", text
-    return Path(origin, tuple(part.replace("\0", ".") for part in keys.replace("\\.", "\0").split(".")))
+    marked = keys.replace("\\.", "\0").replace("\\:", "\1").replace("::", "..")
+    return Path(origin, tuple(part.replace("\0", ".").replace("\1", ":") for part in marked.split(".")))
 
 
 class Surroundings:
@@ -69,7 +73,12 @@ class Surroundings:
     @cached_property
     def key_json(self) -> object:
         """The record key as JSON; None if it is none."""
-        text = self.key_text or ""
+        return self.json_in(self.key_text)
+
+    def json_in(self, text: object) -> object:
+        """Return the value that a text is as JSON; None if it is none."""
+        if not isinstance(text, str):
+            return None
         try:
             value = self._parse(text)
         except (json.JSONDecodeError, RecursionError):
@@ -93,7 +102,7 @@ def values_at(paths: tuple[Path, ...], entry: JsonObject, around: Surroundings) 
         elif origin == "key":
             value = around.key_json if keys else around.key_text
         for key in keys:
-            value = value.get(key) if isinstance(value, dict) else None
+            value = around.json_in(value) if not key else value.get(key) if isinstance(value, dict) else None
         if value is not None:
             yield value
 
