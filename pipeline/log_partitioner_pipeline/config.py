@@ -19,7 +19,6 @@ from log_partitioner.config.checks import load
 from log_partitioner.config.section import (
     Names,
     NotNegativeSeconds,
-    PositiveBytes,
     PositiveInt,
     PositiveSeconds,
     Properties,
@@ -29,7 +28,6 @@ from log_partitioner.config.section import (
 from log_partitioner.config.settings import Settings
 from log_partitioner.config.sources import SourcedSettings, read_settings
 from log_partitioner.errors import SettingsError
-from log_partitioner.proof.oracle.times import EpochUnit
 
 PREFIX = "PIPELINE_"
 _OF_SECRETS = ("password", "passwd", "passphrase", "secret", "key.pem", "jaas", "credential")
@@ -109,14 +107,6 @@ class ActivitySettings(Section):
 class BackfillSettings(Section):
     """A range of the source, partitioned again."""
 
-    tasks: PositiveInt | None = None
-    """Tasks that write files; by default as many as run at the same time."""
-    transaction_messages_max: PositiveInt = 1000
-    """Messages, of references and of dead letters, in one transaction."""
-    transaction_bytes_max: PositiveBytes = 32 * 1024 * 1024
-    """Bytes of references and dead letters in one transaction, beyond the first."""
-    part_messages_max: PositiveInt = 1000
-    """Messages, of references and of dead letters, in one object of the outbox."""
     assume_forgotten_unheld: bool = False
     """If the references or dead-letters topic has lost its beginning, assume that the lost messages held no entries of the range. Set it only if that is known; otherwise entries are published twice."""
 
@@ -129,9 +119,7 @@ class AuditSettings(Section):
     unreferenced_age_s: NotNegativeSeconds = 3600
     """Age in seconds from which such an object counts."""
     history_directory: Path | None = None
-    """Directory in which results are kept as JSON."""
-    history_max: PositiveInt = 200
-    """Results kept there, the newest."""
+    """Directory in which the newest 200 results are kept as JSON."""
     metrics_file: Path | None = None
     """File for metrics of the last result, as Prometheus' textfile collector reads them."""
     metrics_port: int | None = Field(None, ge=1, le=65535)
@@ -141,16 +129,12 @@ class AuditSettings(Section):
 class CsvSettings(Section):
     """The archived CSV of an older system, as a second witness of the source."""
 
-    location: str | None = None
-    """s3://bucket/prefix (by the worker's S3 settings) or a directory that executors see, too."""
     id_column: str = "id"
     """Column of the unique id; that of source entries is found by LOGP_ID."""
     user_column: str | None = None
     """Column of the user; by default users are not compared."""
     time_column: str | None = None
     """Column of the event time; without it no row is unexpected, because its window is unknown."""
-    time_unit: EpochUnit = "auto"
-    """Unit of times that are numbers; auto: by magnitude."""
     zone: Zone = ZoneInfo("UTC")
     """Time zone of folders, and of times that name none."""
     time_tolerance_s: NotNegativeSeconds = 1
@@ -161,14 +145,10 @@ class CsvSettings(Section):
     """Names of the columns if files have no header; empty: the first line names them."""
     delimiter: str = Field(",", min_length=1, max_length=1)
     """Character between fields."""
-    quote: str = Field('"', min_length=1, max_length=1)
-    """Character around fields; doubled inside them."""
     escape: str | None = Field(None, min_length=1, max_length=1)
     """Character before a quote inside a field, if quotes are not doubled."""
     encoding: Annotated[str, AfterValidator(_known_encoding)] = "utf-8-sig"
     """Encoding of the text, by Python's name."""
-    row_lines_max: PositiveInt = 1000
-    """Lines that one row may have; behind a quote that is never closed, no more lines are looked at."""
     folders: str | None = None
     """How folders below the location name day and hour, such as date=%Y-%m-%d/hour=%H: an audit of a window then reads only its folders."""
 
@@ -176,14 +156,10 @@ class CsvSettings(Section):
 class CompactSettings(Section):
     """Files and snapshots of the table, and the raw objects that are in it."""
 
-    files_min: int = Field(4, ge=2)
-    """Files in one partition (hour and bucket of users) worth rewriting."""
     snapshots_s: PositiveSeconds = 86_400
     """Seconds that snapshots, and files only they have, stay, in the tables of the other jobs as well."""
     retention_s: PositiveSeconds | None = None
     """Seconds after its announcement from which a raw object is retired: recorded, then deleted. By default none ever is."""
-    retired_table: str = Field("logs.retired", pattern=r"^\w+\.\w+$")
-    """Namespace and name of the table of retired objects."""
 
 
 class PipelineSettings(SourcedSettings):

@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 from log_partitioner_pipeline.announced import ANNOUNCED_AT, REFERENCES
 from log_partitioner_pipeline.columns import USER
 from log_partitioner_pipeline.objects import Objects
+from log_partitioner_pipeline.retired import RETIRED_TABLE
 from log_partitioner_pipeline.session import CATALOG
 
 if TYPE_CHECKING:
@@ -40,8 +41,7 @@ def find_holders(spark: SparkSession, settings: JobSettings, user: str) -> list[
     Reads the table of references twice, and asks each bucket for its rules.
     """
     references, retired = (
-        f"{CATALOG}.{name}"
-        for name in (settings.pipeline.table.beside(REFERENCES.name), settings.pipeline.compact.retired_table)
+        f"{CATALOG}.{name}" for name in map(settings.pipeline.table.beside, (REFERENCES.name, RETIRED_TABLE))
     )
     if not spark.catalog.tableExists(references):
         return []

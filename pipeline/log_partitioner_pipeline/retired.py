@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from log_partitioner_pipeline.config import JobSettings
     from log_partitioner_pipeline.objects import Address
 
+RETIRED_TABLE = "retired"
 _PLACES = "array<struct<partition: int, offset: bigint, date: string, hour: int>>"
 _COLUMNS = (
     "bucket string, object string, version_id string, size bigint, etag string, checksum string, "
@@ -37,7 +38,7 @@ class RetiredObjects:
     """Retired objects of one references topic, through one Spark session. `deleted_at` is null before the deletion."""
 
     def __init__(self, spark: SparkSession, settings: JobSettings) -> None:
-        self.name = f"{CATALOG}.{settings.pipeline.compact.retired_table}"
+        self.name = f"{CATALOG}.{settings.pipeline.table.beside(RETIRED_TABLE)}"
         self._spark = spark
         self._topic = settings.worker.kafka.references_topic
 

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from log_partitioner_pipeline.table import Offsets, Position
 
+FILES_MIN = 4  # in one partition, worth rewriting
 _ATTEMPTS = 10
 _OVERTAKEN = "ValidationException", "CommitFailedException"
 _SAID = f"spark.sql.iceberg.snapshot-property.{SUMMARY_CARRIED}"

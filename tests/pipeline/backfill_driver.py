@@ -6,6 +6,7 @@ Whoever started it sees the line `stopped at POINT` in its output, and then kill
 import sys
 
 from log_partitioner.adapters.kafka.committer import KafkaCommitter
+from log_partitioner_pipeline.backfill import publish, write
 from log_partitioner_pipeline.backfill.publish import Publication
 from log_partitioner_pipeline.cli import main
 from log_partitioner_pipeline.jobs.backfill import Backfill
@@ -24,5 +25,6 @@ POINTS: dict[str, Point] = {
 
 
 if __name__ == "__main__":
+    publish.TRANSACTION_MESSAGES_MAX, write.PART_MESSAGES_MAX = 3, 2
     stop_at(sys.argv[1], POINTS[sys.argv[1]])
     sys.exit(main(["backfill", *sys.argv[2:]]))

@@ -13,6 +13,7 @@ from typing import Protocol
 import pytest
 from pyspark.sql import SparkSession
 
+from log_partitioner_pipeline.backfill import publish, write
 from log_partitioner_pipeline.config import JobSettings, load_all
 from log_partitioner_pipeline.session import catalog_options, open_session
 from tests.stack.s3_helper import S3Helper
@@ -132,3 +133,10 @@ def lake_of(spark: SparkSession, tmp_path: Path) -> Callable[..., Lake]:
         return Lake(deployment, tmp_path, spark, is_compiled=is_compiled, **settings)
 
     return make
+
+
+@pytest.fixture
+def small_outbox(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let backfills have many transactions, and many objects in an outbox; `backfill_driver` has them, too."""
+    monkeypatch.setattr(publish, "TRANSACTION_MESSAGES_MAX", 3)
+    monkeypatch.setattr(write, "PART_MESSAGES_MAX", 2)

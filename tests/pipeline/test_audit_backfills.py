@@ -28,6 +28,8 @@ PARTITIONS = 3
 RECORDS = 90
 EVERYTHING = Window(from_ms=None, until_ms=None, padding_s=600)
 
+pytestmark = pytest.mark.usefixtures("small_outbox")
+
 
 @pytest.fixture(scope="module")
 def worked(kafka: KafkaHelper, s3: S3Helper, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worked]:

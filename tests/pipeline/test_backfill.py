@@ -44,6 +44,8 @@ EVERYTHING = Wanted(from_ms=0)
 OVERTAKEN = 2
 STOPPED_S = 180.0
 
+pytestmark = pytest.mark.usefixtures("small_outbox")
+
 
 class DiedError(Exception):
     """The driver is dead."""
@@ -121,8 +123,6 @@ class Hole:
             "LOGP_KAFKA__DEAD_LETTERS_TOPIC": self.dead_letters_topic,
             "LOGP_KAFKA__BACKFILLS_TOPIC": self.backfills_topic,
             "LOGP_LAYOUT": "pack",  # under `auto`, chance says whether a task has keys enough for a pack
-            "PIPELINE_BACKFILL__TRANSACTION_MESSAGES_MAX": "3",
-            "PIPELINE_BACKFILL__PART_MESSAGES_MAX": "2",
         }
         self.lake = lake_of(deployment, **self.settings)
 

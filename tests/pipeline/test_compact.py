@@ -16,10 +16,12 @@ from log_partitioner_pipeline.audit.auditor import Auditor, Options
 from log_partitioner_pipeline.audit.result import Window
 from log_partitioner_pipeline.entries import EntryTable
 from log_partitioner_pipeline.errors import PipelineError, TableError
+from log_partitioner_pipeline.jobs import compact
 from log_partitioner_pipeline.jobs.compact import Compact, Left, PassedHour, choose, utc_hours
 from log_partitioner_pipeline.jobs.materialize import Materialize
 from log_partitioner_pipeline.retention import Refusal
 from log_partitioner_pipeline.retire import JudgedObjects
+from log_partitioner_pipeline.retired import RETIRED_TABLE
 from log_partitioner_pipeline.upkeep import FileHour
 from tests.integration.harness import Deployment
 from tests.integration.one_worker import run_through
@@ -34,8 +36,14 @@ HOURS = 2
 NOW_S = int(time.time()) // 3600 * 3600
 DRIVER = str(Path(__file__).parent / "stopping_driver.py")
 POINT = "between data files and table commit"
-SMALL = {"PIPELINE_MATERIALIZE__REFERENCES_MAX": "6", "PIPELINE_COMPACT__FILES_MIN": "2"}
+SMALL = {"PIPELINE_MATERIALIZE__REFERENCES_MAX": "6"}
 SOON = {"PIPELINE_COMPACT__SNAPSHOTS_S": "0.001"}
+
+
+@pytest.fixture(autouse=True)
+def two_files_are_worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rewrite partitions of two files."""
+    monkeypatch.setattr(compact, "FILES_MIN", 2)
 
 
 @pytest.fixture(scope="module")
@@ -122,7 +130,7 @@ def test_dry_run_changes_nothing_and_foresees_what_a_run_does(
     assert (len(foreseen.hours), foreseen.left) == (1, {Left.NOT_PASSED: 1, Left.FEW_FILES: 2})
     assert foreseen.objects == JudgedObjects(5, {Refusal.NOT_PASSED: 4})
     assert snapshots(lake) == before
-    assert not lake.spark.catalog.tableExists(f"lake.{lake.settings.pipeline.compact.retired_table}")
+    assert not lake.spark.catalog.tableExists(f"lake.{lake.settings.pipeline.table.beside(RETIRED_TABLE)}")
 
     done = compact.run()
     assert (done.hours, done.files_before) == ([one.hour for one in foreseen.hours], foreseen.hours[0].files)
@@ -135,8 +143,8 @@ def test_choose_takes_what_verdicts_cover() -> None:
     """Enough files, a clean verdict, and nothing from references behind it."""
     files = [FileHour(1, 5, {0: 10}), FileHour(2, 5, {0: 11}), FileHour(3, 1, {0: 1}), FileHour(4, 5, {0: 1})]
     passed = [PassedHour(1, {0: 10}), PassedHour(2, {0: 10}), PassedHour(3, {0: 10})]
-    assert choose(files, passed, files_min=2) == [1]
-    assert choose([FileHour(1, 5, {0: 10, 1: 1})], passed, files_min=2) == []
+    assert choose(files, passed) == [1]
+    assert choose([FileHour(1, 5, {0: 10, 1: 1})], passed) == []
 
 
 def test_utc_hours_of_a_zone() -> None:

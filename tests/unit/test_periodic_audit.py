@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from log_partitioner.formats.findings import Kind
+from log_partitioner_pipeline.audit import history
 from log_partitioner_pipeline.audit.history import kept
 from log_partitioner_pipeline.audit.metrics import AuditMetrics
 from log_partitioner_pipeline.audit.result import Result, decode
@@ -43,11 +44,11 @@ def periodic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., R
         "LOGP_KAFKA__SOURCE_TOPICS": '["none"]',
         "LOGP_S3__BUCKET": "none",
         "PIPELINE_AUDIT__HISTORY_DIRECTORY": str(tmp_path / "history"),
-        "PIPELINE_AUDIT__HISTORY_MAX": "3",
         "PIPELINE_AUDIT__METRICS_FILE": str(tmp_path / "audit.prom"),
         "PIPELINE_AUDIT__METRICS_PORT": str(port),
     }.items():
         monkeypatch.setenv(name, value)
+    monkeypatch.setattr(history, "_RESULTS_MAX", 3)
     parser = argparse.ArgumentParser()
     add_audit_arguments(parser)
 

@@ -197,7 +197,7 @@ def _data(objects: Objects, file: str) -> bytes:
 def _row(row: CsvRow, *, csv: CsvSettings, parse: Parse, partition: PartitionSettings, user: UserSettings) -> Row:
     fields = row.fields
     named, time_text = (name and fields.get(name) for name in (csv.user_column, csv.time_column))
-    time_us = read_time(time_text, unit=csv.time_unit, zone=csv.zone) if time_text else None
+    time_us = read_time(time_text, unit="auto", zone=csv.zone) if time_text else None
     place = None if time_us is None else date_and_hour(time_us, partition.zone)
     date, hour = place or (None, None)
     return {

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 _GZIP = b"\x1f\x8b"
 _FIELD_CHARS_MAX = 1 << 28
 _SHOWN_CHARS_MAX = 80
+_QUOTE = '"'
+_ROW_LINES_MAX = 1000  # behind a quote that is never closed, no more lines are looked at
 _Line = tuple[int, str]
 
 
@@ -98,7 +100,7 @@ def _records(lines: Iterator[_Line], settings: CsvSettings) -> Iterator[tuple[in
     while True:
         taken: list[_Line] = []
         try:
-            fields = next(_reader(_feed(lines, back, taken, settings.row_lines_max), settings), [])
+            fields = next(_reader(_feed(lines, back, taken), settings), [])
             width = width or len(fields)
             fault = _fault(fields, width, settings.encoding) if fields else ""
         except csv.Error as error:
@@ -113,15 +115,15 @@ def _records(lines: Iterator[_Line], settings: CsvSettings) -> Iterator[tuple[in
             yield line, fields
 
 
-def _feed(lines: Iterator[_Line], back: deque[_Line], taken: list[_Line], most: int) -> Iterator[str]:
-    while len(taken) < most and (line := back.popleft() if back else next(lines, None)) is not None:
+def _feed(lines: Iterator[_Line], back: deque[_Line], taken: list[_Line]) -> Iterator[str]:
+    while len(taken) < _ROW_LINES_MAX and (line := back.popleft() if back else next(lines, None)) is not None:
         taken.append(line)
         yield line[1]
 
 
 def _reader(feed: Iterator[str], settings: CsvSettings) -> Iterator[list[str]]:
-    escape = None if settings.escape == settings.quote else settings.escape
-    return csv.reader(feed, delimiter=settings.delimiter, quotechar=settings.quote, escapechar=escape, strict=True)
+    escape = None if settings.escape == _QUOTE else settings.escape
+    return csv.reader(feed, delimiter=settings.delimiter, quotechar=_QUOTE, escapechar=escape, strict=True)
 
 
 def _fault(fields: list[str], width: int, encoding: str) -> str:

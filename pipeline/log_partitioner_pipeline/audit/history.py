@@ -16,10 +16,11 @@ if TYPE_CHECKING:
     from log_partitioner_pipeline.audit.result import Result
 
 _NAMES = "audit-*.json"
+_RESULTS_MAX = 200
 
 
-def keep(result: Result, directory: Path, *, most: int) -> Path:
-    """Write a result as the newest, and remove the oldest beyond `most`; blocks for a moment.
+def keep(result: Result, directory: Path) -> Path:
+    """Write a result as the newest, and remove the oldest if there are too many; blocks for a moment.
 
     Raises:
         OSError: the directory cannot be written to.
@@ -30,7 +31,7 @@ def keep(result: Result, directory: Path, *, most: int) -> Path:
     partial = file.with_suffix(".partial")
     partial.write_bytes(encode(result))
     partial.replace(file)
-    for old in kept(directory)[:-most]:
+    for old in kept(directory)[:-_RESULTS_MAX]:
         old.unlink(missing_ok=True)
     return file
 

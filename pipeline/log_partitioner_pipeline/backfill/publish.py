@@ -32,7 +32,7 @@ from log_partitioner.formats.model import SourceRecord, TopicPartition
 from log_partitioner.formats.reference import decode_references
 from log_partitioner_pipeline.backfill.held import intersects, settled_ends
 from log_partitioner_pipeline.backfill.outbox import Outbox, OutboxMessage, read_outbox
-from log_partitioner_pipeline.backfill.write import GENERATION, WORKER, sender_of
+from log_partitioner_pipeline.backfill.write import GENERATION, TRANSACTION_BYTES_MAX, WORKER, sender_of
 from log_partitioner_pipeline.errors import OvertakenError, PipelineError
 from log_partitioner_pipeline.progress import StepProgress
 from log_partitioner_pipeline.publisher import UnknownOutcomeError
@@ -42,10 +42,10 @@ if TYPE_CHECKING:
     from log_partitioner.boundary import Message
     from log_partitioner.config.settings import KafkaSettings, Settings
     from log_partitioner_pipeline.backfill.outbox import Run
-    from log_partitioner_pipeline.config import BackfillSettings
     from log_partitioner_pipeline.objects import Objects
     from log_partitioner_pipeline.publisher import Publisher
 
+TRANSACTION_MESSAGES_MAX = 1000
 _UNKNOWN_MAX = 3
 
 
@@ -147,14 +147,11 @@ class Published(NamedTuple):
 class Publication:
     """Publishes the rest of one run's outbox."""
 
-    def __init__(
-        self, outbox: Outbox, publisher: Publisher, objects: Objects, settings: Settings, backfill: BackfillSettings
-    ) -> None:
+    def __init__(self, outbox: Outbox, publisher: Publisher, objects: Objects, settings: Settings) -> None:
         self._outbox = outbox
         self._publisher = publisher
         self._objects = objects
         self._settings = settings
-        self._backfill = backfill
         self._runs = RunLog(settings.kafka)
         self._rivals = Rivals(settings.kafka, outbox.run)
         self._log = structlog.get_logger("backfill").bind(run=outbox.run.run_id)
@@ -210,8 +207,7 @@ class Publication:
         size = 0
         for announced in read_outbox(self._objects, self._settings.s3.bucket, self._outbox, begin=begin):
             size += announced.size
-            is_full = size > self._backfill.transaction_bytes_max
-            if chunk and (is_full or len(chunk) >= self._backfill.transaction_messages_max):
+            if chunk and (size > TRANSACTION_BYTES_MAX or len(chunk) >= TRANSACTION_MESSAGES_MAX):
                 break
             chunk.append(announced)
         return chunk

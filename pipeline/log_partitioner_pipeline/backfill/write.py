@@ -60,8 +60,9 @@ if TYPE_CHECKING:
 
     from log_partitioner.config.settings import Settings
     from log_partitioner_pipeline.backfill.outbox import Run
-    from log_partitioner_pipeline.config import BackfillSettings
 
+PART_MESSAGES_MAX = 1000  # in one object of the outbox
+TRANSACTION_BYTES_MAX = 32 * 1024 * 1024  # beyond its first message
 WORKER = "backfill"
 GENERATION = 0
 LINES_MAX = 2**32  # of one task; the numbers of two million tasks are exact in a double
@@ -77,14 +78,15 @@ _KEY = ("date", "hour", "user")  # in the order of packs
 Row = dict[str, Any]
 
 
-def written(pieces: DataFrame, run: Run, settings: Settings, backfill: BackfillSettings, *, tasks: int) -> DataFrame:
+def written(pieces: DataFrame, run: Run, settings: Settings, *, tasks: int) -> DataFrame:
     """Write everything when it is collected; returns the parts of the outbox, in the order to publish them."""
+    write = partial(_write_batches, run=run, settings=settings, part_messages_max=PART_MESSAGES_MAX)
     # Dead pieces have no user: they are spread by their record.
     spread = F.when(F.col("user").isNull(), F.hash("topic", "partition", "offset"))
     sorted_pieces = pieces.repartition(tasks, *_KEY, spread).sortWithinPartitions(
         *_KEY, "topic", "partition", "offset", "reason"
     )
-    return sorted_pieces.mapInArrow(partial(_write_batches, run=run, settings=settings, backfill=backfill), PART)
+    return sorted_pieces.mapInArrow(write, PART)
 
 
 def sender_of(run: Run, settings: Settings) -> Sender:
@@ -94,25 +96,27 @@ def sender_of(run: Run, settings: Settings) -> Sender:
 
 
 def _write_batches(
-    batches: Iterable[pa.RecordBatch], *, run: Run, settings: Settings, backfill: BackfillSettings
+    batches: Iterable[pa.RecordBatch], *, run: Run, settings: Settings, part_messages_max: int
 ) -> Iterator[pa.RecordBatch]:
     context, schema = TaskContext.get(), to_arrow_schema(PART)
     assert context is not None, "this is a task"
     rows = (row for batch in batches for row in batch.to_pylist())
     with ThreadPoolExecutor(THREADS, thread_name_prefix="backfill") as pool:
         writer = Writer(run, settings, pool, task=context.partitionId())
-        for number, messages in enumerate(_parts(writer.write(rows), backfill)):
+        for number, messages in enumerate(_parts(writer.write(rows), messages_max=part_messages_max)):
             yield pa.RecordBatch.from_pylist([writer.keep(messages, number)], schema)
 
 
-def _parts(messages: Iterable[OutboxMessage], backfill: BackfillSettings) -> Iterator[list[OutboxMessage]]:
+def _parts(
+    messages: Iterable[OutboxMessage], *, messages_max: int, bytes_max: int = TRANSACTION_BYTES_MAX
+) -> Iterator[list[OutboxMessage]]:
     """Cut messages into parts of the outbox: none is much larger than a transaction."""
     part: list[OutboxMessage] = []
     size = 0
     for announced in messages:
         part.append(announced)
         size += announced.size
-        if len(part) >= backfill.part_messages_max or size >= backfill.transaction_bytes_max:
+        if len(part) >= messages_max or size >= bytes_max:
             yield part
             part, size = [], 0
     if part:

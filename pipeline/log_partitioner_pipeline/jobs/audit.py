@@ -56,7 +56,7 @@ def _count_failure(metrics: AuditMetrics, file: Path | None) -> None:
 
 def _start(settings: JobSettings, arguments: argparse.Namespace, metrics: AuditMetrics) -> Runs:
     window_of(arguments)  # what is wrong with the options is said before Spark starts
-    if archive_of(arguments, settings.pipeline.csv.location) is not None:
+    if archive_of(arguments) is not None:
         require_ids(settings)
     return Runs(cache(lambda: open_session(settings, name="audit")), settings, arguments, metrics)
 
@@ -107,7 +107,7 @@ class Runs:
     def _result(self) -> Result:
         given = self._arguments
         window = window_of(given)
-        location = archive_of(given, self._settings.pipeline.csv.location)
+        location = archive_of(given)
         if location is not None:
             return audit_archive(self._open_spark(), self._settings, location, window, examples=given.examples)
         options = Options(
@@ -135,7 +135,7 @@ class Runs:
             if self._arguments.json_file is not None:
                 self._arguments.json_file.write_bytes(encode(result))
             if audit.history_directory is not None:
-                keep(result, audit.history_directory, most=audit.history_max)
+                keep(result, audit.history_directory)
             self._metrics.observe(result)
             if audit.metrics_file is not None:
                 self._metrics.write(audit.metrics_file)

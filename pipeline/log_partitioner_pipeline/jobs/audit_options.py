@@ -42,7 +42,9 @@ def add_audit_arguments(parser: argparse.ArgumentParser) -> None:
         "of an older system, by unique id",
     )
     parser.add_argument(
-        "--csv", metavar="LOCATION", help="where that is, s3://bucket/prefix or a directory (PIPELINE_CSV__LOCATION)"
+        "--csv",
+        metavar="LOCATION",
+        help="where that is: s3://bucket/prefix (by the worker's S3 settings) or a directory that executors see, too",
     )
     parser.add_argument("--table", action="store_true", help="compare with the table, too")
     parser.add_argument(
@@ -84,8 +86,8 @@ def add_report_arguments(parser: argparse.ArgumentParser) -> None:
     _add_logs(parser)
 
 
-def archive_of(given: argparse.Namespace, location: str | None) -> str | None:
-    """Return the archive to compare with, None if the witness is this product itself; `location` is the setting.
+def archive_of(given: argparse.Namespace) -> str | None:
+    """Return the archive to compare with, None if the witness is this product itself.
 
     Raises:
         PipelineError: the options contradict each other, or do not name the archive.
@@ -102,10 +104,9 @@ def archive_of(given: argparse.Namespace, location: str | None) -> str | None:
     wrong = [name for name, value in others.items() if value]
     if wrong:
         raise PipelineError(f"{wrong[0]} is about this product's own work, not about an archive")
-    location = given.csv or location
-    if not location:
-        raise PipelineError("where is the archive? say --csv LOCATION, or set PIPELINE_CSV__LOCATION")
-    return location
+    if not given.csv:
+        raise PipelineError("where is the archive? say --csv LOCATION")
+    return str(given.csv)
 
 
 def window_of(given: argparse.Namespace) -> Window:

@@ -118,7 +118,7 @@ class Backfill:
         self.run_id = run_id
         self._settings = settings
         self._worker = settings.worker
-        self._backfill = settings.pipeline.backfill
+        self._assumes_unheld = settings.pipeline.backfill.assume_forgotten_unheld
         self._spark = spark
         self._objects = Objects(self._worker.s3)
         self._lineage = Lineage(self._worker.kafka.group_id, [])
@@ -163,7 +163,7 @@ class Backfill:
     def publish(self, outbox: Outbox) -> Published:
         """Publish the rest of an outbox."""
         publisher = Publisher(self._worker)
-        return Publication(outbox, publisher, self._objects, self._worker, self._backfill).publish()
+        return Publication(outbox, publisher, self._objects, self._worker).publish()
 
     def _choose_group(self) -> None:
         self._settings, self._lineage, _ = choose_group(self._settings)
@@ -173,7 +173,7 @@ class Backfill:
         """Fix the range, then the ends of the topics to search for held entries; in this order, none escapes."""
         if wanted.is_nothing:
             raise RangeError(f"{_NO_RANGE}: run {self.run_id} has none yet")
-        kafka, forgotten = self._worker.kafka, self._backfill.assume_forgotten_unheld
+        kafka, forgotten = self._worker.kafka, self._assumes_unheld
         ranges = resolve(kafka, wanted, self._last_offsets)
         self._log.info("backfill_started", offsets=format_offsets(ranges))
         with KafkaTopics.of(kafka) as topics:
@@ -250,10 +250,10 @@ class Backfill:
         return outbox
 
     def _write(self, run: Run, retired: RetiredSnapshot) -> list[tuple[str, int, str]]:
-        tasks = self._backfill.tasks or self._session().sparkContext.defaultParallelism
+        tasks = self._session().sparkContext.defaultParallelism
         with StepProgress(self._session(), "backfill") as progress:
             progress.step("files")
-            parts = written(self._pieces(run, retired), run, self._worker, self._backfill, tasks=tasks)
+            parts = written(self._pieces(run, retired), run, self._worker, tasks=tasks)
             return [(row["key"], row["messages"], row["sha256"]) for row in parts.collect()]
 
     def _write_outbox(self, run: Run, parts: list[tuple[str, int, str]]) -> Outbox:

@@ -29,8 +29,9 @@ from log_partitioner_pipeline.errors import PipelineError, TableError
 from log_partitioner_pipeline.jobs import sentences
 from log_partitioner_pipeline.progress import StepProgress
 from log_partitioner_pipeline.retire import JudgedObjects, Retired, Retirement
+from log_partitioner_pipeline.retired import RETIRED_TABLE
 from log_partitioner_pipeline.session import CATALOG, open_session
-from log_partitioner_pipeline.upkeep import FileHour, Rewritten, Upkeep
+from log_partitioner_pipeline.upkeep import FILES_MIN, FileHour, Rewritten, Upkeep
 from log_partitioner_pipeline.whose import choose_group, group_of, require_group
 
 if TYPE_CHECKING:
@@ -144,8 +145,8 @@ class Compact:
         if not self.table.is_there:
             raise TableError(f"there is no table {self.table.name}: materialize makes it")
         self._choose_group()
-        passed, files_min = offsets_passed(self._passed_hours()), self._settings.files_min
-        hours = [(one, reason_to_leave(one, passed, files_min=files_min)) for one in self.upkeep.file_hours()]
+        passed = offsets_passed(self._passed_hours())
+        hours = [(one, reason_to_leave(one, passed)) for one in self.upkeep.file_hours()]
         today, retirement = datetime.now(UTC).date(), self._retirement()
         return Foreseen(
             hours=sorted(one for one, reason in hours if reason is None),
@@ -167,7 +168,7 @@ class Compact:
         for _ in range(_ATTEMPTS):
             progress.step("hours")
             position = self.table.position()
-            hours = choose(self.upkeep.file_hours(), self._passed_hours(), files_min=self._settings.files_min)
+            hours = choose(self.upkeep.file_hours(), self._passed_hours())
             if not hours:
                 break
             progress.step("files")
@@ -185,7 +186,7 @@ class Compact:
         settings = self._all_settings.pipeline
         beside = (
             *(settings.table.beside(HOURS_TABLE), settings.table.beside(DAYS_TABLE)),
-            *(*audited.table_names(self._all_settings), settings.compact.retired_table),
+            *(*audited.table_names(self._all_settings), settings.table.beside(RETIRED_TABLE)),
             settings.table.beside(ACKNOWLEDGED_TABLE),
         )
         return [self.upkeep, *self._announced(), *self._upkeep_of(beside)]
@@ -220,15 +221,15 @@ class Compact:
             return []
 
 
-def choose(files: list[FileHour], passed: list[PassedHour], *, files_min: int) -> list[int]:
+def choose(files: list[FileHour], passed: list[PassedHour]) -> list[int]:
     """Choose the hours to rewrite, in their order: those that have passed, with enough files in a partition."""
     covered = offsets_passed(passed)
-    return sorted(one.hour for one in files if reason_to_leave(one, covered, files_min=files_min) is None)
+    return sorted(one.hour for one in files if reason_to_leave(one, covered) is None)
 
 
-def reason_to_leave(one: FileHour, passed: Mapping[int, Offsets], *, files_min: int) -> Left | None:
+def reason_to_leave(one: FileHour, passed: Mapping[int, Offsets]) -> Left | None:
     """Return why an hour is not rewritten, None if it is; `passed` has the offsets that verdicts cover."""
-    if one.files_per_partition < files_min:
+    if one.files_per_partition < FILES_MIN:
         return Left.FEW_FILES
     if one.hour not in passed:
         return Left.NOT_PASSED

@@ -25,6 +25,7 @@ from log_partitioner_pipeline.errors import TableError
 from log_partitioner_pipeline.holders import Holder, find_holders
 from log_partitioner_pipeline.jobs import sentences
 from log_partitioner_pipeline.progress import StepProgress
+from log_partitioner_pipeline.retired import RETIRED_TABLE
 from log_partitioner_pipeline.session import CATALOG, open_session
 from log_partitioner_pipeline.upkeep import Upkeep
 
@@ -66,7 +67,7 @@ class Erase:
             beside(HOURS_TABLE): is_theirs,
             beside(DAYS_TABLE): is_theirs,
             beside(REFERENCES.name): is_theirs | self._names_user("location.object"),
-            settings.pipeline.compact.retired_table: self._names_user("object"),
+            beside(RETIRED_TABLE): self._names_user("object"),
         }
 
     def _names_user(self, key: str) -> Column:

@@ -10,6 +10,7 @@ from log_partitioner_pipeline.announced import REFERENCES
 from log_partitioner_pipeline.backfill.ranges import format_offsets
 from log_partitioner_pipeline.erasures import ERASURES_TABLE
 from log_partitioner_pipeline.report.words import plural, size
+from log_partitioner_pipeline.upkeep import FILES_MIN
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -44,8 +45,7 @@ def compacted(settings: JobSettings, *, hours: list[int], files_before: int, fil
     table = f"{settings.pipeline.table.name}, {_catalogue(settings)}"
     done = f"{plural(len(hours), 'hour', 'hours')} of {table}: {files_before:,} files became {files_after:,}."
     if not hours:
-        least = settings.pipeline.compact.files_min
-        done = f"Nothing to rewrite in {table}: no hour has a clean audit and {least} files in one partition."
+        done = f"Nothing to rewrite in {table}: no hour has a clean audit and {FILES_MIN} files in one partition."
     if not retired.objects:
         return done
     return f"{done} {plural(retired.objects, 'raw object', 'raw objects')} retired, {size(retired.bytes)}."
@@ -62,9 +62,8 @@ def would_compact(
     objects: JudgedObjects | None,
 ) -> str:
     """Say what compact would do, line by line, and why it would leave the rest."""
-    compact = settings.pipeline.compact
     reasons = {
-        "few_files": f"fewer than {compact.files_min} files in each partition",
+        "few_files": f"fewer than {FILES_MIN} files in each partition",
         "not_passed": "no clean audit",
         "grown": "rows newer than its audit",
     }

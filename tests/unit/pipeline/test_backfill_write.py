@@ -19,7 +19,6 @@ from log_partitioner_pipeline.backfill.outbox import Outbox, OutboxMessage, Run
 from log_partitioner_pipeline.backfill.publish import advance, beginning
 from log_partitioner_pipeline.backfill.split import PIECE, rules_of, split
 from log_partitioner_pipeline.backfill.write import LINES_MAX, Writer, _parts
-from log_partitioner_pipeline.config import BackfillSettings
 from tests.contract.http_s3 import HttpS3, serve
 
 TP = TopicPartition("logs", 3)
@@ -158,9 +157,9 @@ def test_dead_entries_are_dead_letters(store: HttpS3) -> None:
 
 def test_part_of_the_outbox_is_bounded_by_messages_and_by_bytes() -> None:
     """A message may be as large as its topic takes: a thousand of these are not one part."""
-    backfill = BackfillSettings.model_validate({"part_messages_max": 3, "transaction_bytes_max": 100})
     sizes = [10, 10, 10, 10, 95, 200, 1, 1]
-    parts = _parts((OutboxMessage("t", None, b"x" * size, []) for size in sizes), backfill)
+    messages = (OutboxMessage("t", None, b"x" * size, []) for size in sizes)
+    parts = _parts(messages, messages_max=3, bytes_max=100)
     assert [[one.size for one in part] for part in parts] == [[10, 10, 10], [10, 95], [200], [1, 1]]
 
 

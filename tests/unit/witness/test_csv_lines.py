@@ -8,6 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from log_partitioner_pipeline.archive import rows
 from log_partitioner_pipeline.archive.rows import BrokenLine, CsvRow, read_csv
 from log_partitioner_pipeline.config import CsvSettings
 from log_partitioner_pipeline.errors import ArchiveError
@@ -75,13 +76,15 @@ def test_bytes_that_are_no_text_break_their_line() -> None:
     assert (ids(found), broken(found)) == (["b"], [2])
 
 
-def test_an_open_quote_reads_no_more_lines_than_a_row_may_have() -> None:
+def test_an_open_quote_reads_no_more_lines_than_a_row_may_have(monkeypatch: pytest.MonkeyPatch) -> None:
     """A file of a million lines is not read to its end for each quote that is open; a row may have no more lines."""
     text = "\n".join("abcdefghij")
-    assert broken(read(f'id,x\na,"{text}"\n'.encode(), CsvSettings(row_lines_max=10))) == []
-    assert broken(read(f'id,x\na,"{text}"\n'.encode(), CsvSettings(row_lines_max=9)))[0] == 2
+    monkeypatch.setattr(rows, "_ROW_LINES_MAX", 9)
+    assert broken(read(f'id,x\na,"{text}"\n'.encode()))[0] == 2
+    monkeypatch.setattr(rows, "_ROW_LINES_MAX", 10)
+    assert broken(read(f'id,x\na,"{text}"\n'.encode())) == []
     data = ("id,x\n" + '"open,x\n' + "a,b\n" * 50).encode()
-    found = read(data, CsvSettings(row_lines_max=10))
+    found = read(data)
     assert (ids(found), broken(found)) == (["a"] * 50, [2])
 
 
