@@ -27,7 +27,7 @@ _RETAINED = "10"
 _LOOPBACK = "127.0.0.1"
 # Java's second compiler takes half the time of a job of minutes, and what it compiles is no faster after 16 million
 # entries. Without it Java reserves 48 MB for code, which Spark's generated classes fill: then the process dies.
-_JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"
+_JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseParallelGC"
 _LOG4J = Path(__file__).with_name("log4j2.properties").absolute()
 
 

@@ -22,7 +22,7 @@ SESSION_TIMEOUT_S = 6.0  # the local brokers use the same for the consumer proto
 
 _HOME = Path(__file__).parents[2] / ".local"
 _GENERATED_ENTRIES = 60_000
-# For a minute's work on two cores: few files and tasks, and Java's options of the pipeline's own sessions.
+# For a minute's work on two cores: few files and tasks, and one compiler as in session.py.
 _SMALL = {
     "spark.sql.shuffle.partitions": "2",
     SPARK_OPTIONS: "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC",
