@@ -141,7 +141,10 @@ class RecordDecoder:
             raise UndecodableError(Reason.ENTRIES_NOT_A_LIST, f"{key}[] in input.entries_path is {found}")
         for element in self._parts.elements(part):
             try:
-                yield from self._follow(element, steps)
+                if steps:
+                    yield from self._follow(element, steps)
+                else:
+                    yield self._object(element), text_of(element), None
             except UndecodableError as error:
                 if error.reason is Reason.TOO_MANY_ENTRIES:
                     raise
