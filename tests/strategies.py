@@ -6,6 +6,7 @@ Names and bounds are few and small on purpose: fields have to meet, and limits h
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from collections.abc import Iterable
 from typing import Any, cast
 
@@ -24,6 +25,7 @@ from log_partitioner.batch.types import make_types
 from log_partitioner.boundary import BatchSpool
 from log_partitioner.config.settings import Layout, SchemaBounds
 from log_partitioner.formats.model import PartitionKey, SourceRecord, TopicPartition
+from log_partitioner.formats.values import Bytes, Date, Decimal, DeclaredMap, Timestamp, encode_json
 from log_partitioner.input.json_text import JsonDecoder
 
 
@@ -43,16 +45,29 @@ integers = st.sampled_from(
 ) | st.integers(-(2**70), 2**70)
 floats = st.floats(allow_nan=False, allow_infinity=False)
 numbers_as_text = st.sampled_from([b"1e400", b"-1e999", b"0.1234567890123456789012345", b"1e-400"]).map(msgspec.Raw)
-scalars = st.none() | st.booleans() | integers | floats | texts | numbers_as_text
+declared_scalars: dict[Scalar, st.SearchStrategy[Any]] = {
+    Scalar.BYTES: st.binary(max_size=5).map(lambda data: Bytes(b64encode(data).decode())),
+    Scalar.DECIMAL: st.decimals(allow_nan=False, allow_infinity=False).map(lambda number: Decimal(str(number))),
+    Scalar.TIMESTAMP: st.datetimes().map(lambda moment: Timestamp(f"{moment.isoformat(timespec='microseconds')}Z")),
+    Scalar.DATE: st.dates().map(lambda day: Date(day.isoformat())),
+}
+json_scalars = st.none() | st.booleans() | integers | floats | texts | numbers_as_text
+scalars = json_scalars | st.one_of(*declared_scalars.values())
 
 
 def values(*, leaves: int = 12) -> st.SearchStrategy[Any]:
     """Make any value that decoding yields."""
     return st.recursive(
         scalars,
-        lambda inner: st.lists(inner, max_size=4) | st.dictionaries(names, inner, max_size=5),
+        lambda inner: st.lists(inner, max_size=4) | objects(inner, keys_max=5),
         max_leaves=leaves,
     )
+
+
+def objects(inner: st.SearchStrategy[Any], *, keys_max: int) -> st.SearchStrategy[dict[str, Any]]:
+    """Make an object, or a map by declaration."""
+    some = st.dictionaries(names, inner, max_size=keys_max)
+    return some | some.map(DeclaredMap)
 
 
 def entries(*, leaves: int = 12) -> st.SearchStrategy[dict[str, Any]]:
@@ -60,13 +75,10 @@ def entries(*, leaves: int = 12) -> st.SearchStrategy[dict[str, Any]]:
     return st.dictionaries(names, values(leaves=leaves), max_size=5)
 
 
-json_scalars = st.none() | st.booleans() | st.integers(-(2**70), 2**70) | floats | texts
-
-
 def json_values() -> st.SearchStrategy[Any]:
     """Make what `json.dumps` writes and `json.loads` reads back."""
     return st.recursive(
-        json_scalars,
+        st.none() | st.booleans() | st.integers(-(2**70), 2**70) | floats | texts,
         lambda inner: st.lists(inner, max_size=4) | st.dictionaries(names, inner, max_size=4),
         max_leaves=10,
     )
@@ -116,8 +128,9 @@ def _fitting(child: Type) -> st.SearchStrategy[Any]:
     if isinstance(child, ArrayType):
         return st.lists(_near(child.item), max_size=3)
     if isinstance(child, MapType):
-        return st.dictionaries(names, _near(child.value), max_size=6)
+        return objects(_near(child.value), keys_max=6)
     return {
+        **declared_scalars,
         Scalar.NULL: st.none(),
         Scalar.BOOL: st.booleans(),
         Scalar.LONG53: st.integers(-LONG53_MAX, LONG53_MAX),
@@ -147,7 +160,7 @@ def seal_rules(
         "line_bytes_max": 600_000,
         "group_bytes_max": 600_000,
         "schema_texts_min": 0,
-        "decode": _decode_again,
+        "decode": decode_again,
     }
     sizes = {
         "packed_bytes_max": packed_bytes_max,
@@ -157,7 +170,8 @@ def seal_rules(
     return SealRules(bounds=bounds, layout=cast("Layout", layout), **{**usual, **sizes, **rules})
 
 
-_decode_again = JsonDecoder(keep_inexact_text=True).decode_again
+decode_again = JsonDecoder(keep_inexact_text=True).decode_again
+"""Reads the text of a row."""
 
 
 A = TopicPartition("app", 0)
@@ -181,7 +195,7 @@ def keyed_rows(
     made, types = empty_rows(is_fast=is_fast, bounds=bounds), EntryTypes(bounds)
     for offset, (user, hour, entry) in enumerate(some):
         tp = A if topics == 1 else TopicPartition(f"topic-{offset % topics}", 0)
-        text = json.dumps(entry).encode() if size is None else b"x" * size
+        text = encode_json(entry) if size is None else b"x" * size
         key = PartitionKey(user, "2024-05-01", hour)
         made.add(SourceRecord(tp, offset, None, None, None, ()), 0, key, types.of(entry), text, HOUR_10_US)
     return made

@@ -10,6 +10,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
 
 use crate::lines::quote;
+use crate::times::{date_text, instant_text};
 
 type Bad = &'static str;
 type Told<'py> = Bound<'py, PyAny>;
@@ -17,6 +18,8 @@ type Told<'py> = Bound<'py, PyAny>;
 const HOUR_US: i64 = 3_600_000_000;
 const NUMBER_SIZE: usize = 8;
 const BOOLEAN_SIZE: usize = 1;
+const INSTANT_SIZE: usize = 27; // `YYYY-MM-DDTHH:MM:SS.ffffffZ`
+const DATE_SIZE: usize = 10;
 
 /// Avro's binary form, and the size of the values read of an entry: `bytes_of` in `log_partitioner_pipeline.columns`.
 struct Input<'a> {
@@ -49,9 +52,13 @@ impl<'a> Input<'a> {
         Ok(found)
     }
 
-    fn text(&mut self) -> Result<&'a str, Bad> {
+    fn counted(&mut self) -> Result<&'a [u8], Bad> {
         let count = usize::try_from(self.long()?).map_err(|_| "a text has a negative length")?;
-        std::str::from_utf8(self.bytes(count)?).map_err(|_| "a text is not UTF-8")
+        self.bytes(count)
+    }
+
+    fn text(&mut self) -> Result<&'a str, Bad> {
+        std::str::from_utf8(self.counted()?).map_err(|_| "a text is not UTF-8")
     }
 
     fn double(&mut self) -> Result<f64, Bad> {
@@ -76,6 +83,23 @@ impl<'a> Input<'a> {
 
     fn value_long(&mut self) -> Result<i64, Bad> {
         self.size += NUMBER_SIZE;
+        self.long()
+    }
+
+    /// Bytes, an instant and a date are as large as their texts.
+    fn value_bytes(&mut self) -> Result<&'a [u8], Bad> {
+        let data = self.counted()?;
+        self.size += 4 * data.len().div_ceil(3);
+        Ok(data)
+    }
+
+    fn value_instant(&mut self) -> Result<i64, Bad> {
+        self.size += INSTANT_SIZE;
+        self.long()
+    }
+
+    fn value_date(&mut self) -> Result<i64, Bad> {
+        self.size += DATE_SIZE;
         self.long()
     }
 
@@ -119,6 +143,7 @@ impl<'a> Input<'a> {
 #[derive(Clone)]
 enum Shape {
     Text,
+    Bytes,
     Long,
     Double,
     Boolean,
@@ -132,6 +157,7 @@ impl Shape {
         let (kind, inner): (String, Told) = told.extract()?;
         Ok(match kind.as_str() {
             "string" => Self::Text,
+            "bytes" => Self::Bytes,
             "long" | "int" => Self::Long,
             "double" => Self::Double,
             "boolean" => Self::Boolean,
@@ -159,6 +185,7 @@ impl Shape {
     fn skip(&self, from: &mut Input) -> Result<(), Bad> {
         match self {
             Self::Text => from.text().map(drop),
+            Self::Bytes => from.counted().map(drop),
             Self::Long => from.long().map(drop),
             Self::Double => from.double().map(drop),
             Self::Boolean => from.boolean().map(drop),
@@ -183,6 +210,9 @@ enum Json {
     Long,
     Double,
     Boolean,
+    Bytes,
+    Instant,
+    Date,
     Empty(Shape),
     Never,
     Record(Arc<Vec<Shape>>, Vec<Option<(String, Json)>>),
@@ -199,6 +229,9 @@ impl Json {
             "long" => Self::Long,
             "double" => Self::Double,
             "boolean" => Self::Boolean,
+            "bytes" => Self::Bytes,
+            "timestamp" => Self::Instant,
+            "date" => Self::Date,
             "empty" => Self::Empty(shape.clone()),
             "null" => Self::Never,
             "record" => {
@@ -223,6 +256,9 @@ impl Json {
             Self::Long => out.extend_from_slice(from.value_long()?.to_string().as_bytes()),
             Self::Double => out.extend_from_slice(format!("{:?}", from.value_double()?).as_bytes()),
             Self::Boolean => out.extend_from_slice(if from.value_boolean()? { b"true" } else { b"false" }),
+            Self::Bytes => write_base64(from.value_bytes()?, out),
+            Self::Instant => quote(&instant_text(from.value_instant()?).ok_or("an instant is of no year")?, out),
+            Self::Date => quote(&date_text(from.value_date()?).ok_or("a date is of no year")?, out),
             Self::Empty(shape) => {
                 shape.skip(from)?;
                 out.extend_from_slice(b"{}");
@@ -278,6 +314,18 @@ impl Json {
         }
         Ok(is_there)
     }
+}
+
+fn write_base64(data: &[u8], out: &mut Vec<u8>) {
+    const SIGNS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    out.push(b'"');
+    for three in data.chunks(3) {
+        let bits = three.iter().zip([16, 8, 0]).fold(0, |bits, (&byte, shift)| bits | u32::from(byte) << shift);
+        for (nth, shift) in [18, 12, 6, 0].into_iter().enumerate() {
+            out.push(if nth > three.len() { b'=' } else { SIGNS[(bits >> shift) as usize & 63] });
+        }
+    }
+    out.push(b'"');
 }
 
 /// The size of a JSON text's value; it is known to be one.
@@ -371,9 +419,9 @@ impl Column {
     fn of(told: &Told) -> PyResult<Self> {
         let (name, inner): (String, Told) = told.extract()?;
         let kind = match name.as_str() {
-            "string" => Kind::Text,
+            "string" | "binary" => Kind::Text,
             "long" | "timestamptz" => Kind::Long,
-            "int" => Kind::Int,
+            "int" | "date" => Kind::Int,
             "double" => Kind::Double,
             "boolean" => Kind::Boolean,
             "struct" => Kind::Struct,
@@ -487,6 +535,9 @@ enum Plan {
     Double,
     Widened,
     Boolean,
+    Bytes,
+    Instant,
+    Date,
     Empty(Shape),
     Never,
     Record(Record),
@@ -517,6 +568,9 @@ impl Plan {
             "double" => Self::Double,
             "widened" => Self::Widened,
             "boolean" => Self::Boolean,
+            "bytes" => Self::Bytes,
+            "timestamp" => Self::Instant,
+            "date" => Self::Date,
             "empty" => Self::Empty(shape.clone()),
             "null" => Self::Never,
             "record" => Self::Record(Record::of(&inner, shape.fields()?)?),
@@ -533,6 +587,9 @@ impl Plan {
             Self::Double => column.double(from.value_double()?),
             Self::Widened => column.double(from.value_long()? as f64),
             Self::Boolean => column.boolean(from.value_boolean()?),
+            Self::Bytes => column.text(from.value_bytes()?)?,
+            Self::Instant => column.long(from.value_instant()?),
+            Self::Date => column.int(from.value_date()?)?,
             Self::Empty(shape) => {
                 shape.skip(from)?;
                 column.mark(true);

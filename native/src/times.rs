@@ -126,6 +126,29 @@ fn days_in(year: i64, month: i64) -> i64 {
     }
 }
 
+/// A date as `YYYY-MM-DD`; None for one of no year from 1 to 9999.
+pub fn date_text(days: i64) -> Option<String> {
+    let first = days_since_epoch(1, 1, 1);
+    if !(first..days_since_epoch(10_000, 1, 1)).contains(&days) {
+        return None;
+    }
+    let mut year = 2 + (days - first) * 400 / 146_097; // maybe too late: years are not of one length
+    while days_since_epoch(year, 1, 1) > days {
+        year -= 1;
+    }
+    let month = (1..=12).rev().find(|&month| days_since_epoch(year, month, 1) <= days)?;
+    let day = 1 + days - days_since_epoch(year, month, 1);
+    Some(format!("{year:04}-{month:02}-{day:02}"))
+}
+
+/// An instant as RFC 3339 with six digits and `Z`; None for one of no year from 1 to 9999.
+pub fn instant_text(micros: i64) -> Option<String> {
+    let (seconds, fraction) = (micros.div_euclid(US_PER_S), micros.rem_euclid(US_PER_S));
+    let (date, second) = (date_text(seconds.div_euclid(S_PER_DAY))?, seconds.rem_euclid(S_PER_DAY));
+    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+    Some(format!("{date}T{hour:02}:{minute:02}:{second:02}.{fraction:06}Z"))
+}
+
 /// Days from 1970-01-01 in the proleptic Gregorian calendar: years begin in March, so that leap days end them.
 fn days_since_epoch(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };

@@ -20,7 +20,9 @@ pub const LONG64: u32 = 3;
 pub const DOUBLE: u32 = 4;
 pub const STRING: u32 = 5;
 pub const JSON: u32 = 6;
-const SCALARS: [&str; 7] = ["null", "bool", "long53", "long64", "double", "string", "json"];
+/// The last four are none in JSON, and known by name alone.
+const SCALARS: [&str; 11] =
+    ["null", "bool", "long53", "long64", "double", "string", "json", "bytes", "decimal", "timestamp", "date"];
 
 const SCALAR_SIZE: u64 = 40;
 const RECORD_SIZE: u64 = 80;

@@ -5,7 +5,8 @@ A column has the plain name of its path, in lower case, and the type of the valu
     object                  struct
     integer                 bigint
     other number            double, whose column takes integers of up to 53 bits, too
-    text, boolean           string, boolean
+    text, decimal, boolean  string, string, boolean
+    bytes, instant, date    binary, timestamptz, date
     array, map              array, map of these, where all items fit
 
 Whatever does not fit stands in `_rest`, one JSON object in the form of the entry: values of another type, of types that
@@ -19,10 +20,12 @@ The original name is a column's comment where it is another.
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
 from itertools import count
 from typing import Any, NamedTuple
@@ -48,6 +51,10 @@ _SCALARS = {
     Scalar.LONG64: "long",
     Scalar.DOUBLE: "double",
     Scalar.STRING: "string",
+    Scalar.DECIMAL: "string",
+    Scalar.BYTES: "binary",
+    Scalar.TIMESTAMP: "timestamptz",
+    Scalar.DATE: "date",
 }
 _JOINED = {frozenset((LONG53, "long")): "long", frozenset((LONG53, "double")): "double"}
 
@@ -418,7 +425,8 @@ def _writer(type_: Type, avro: Any) -> Callable[[Any], str]:
     if type_ is Scalar.JSON:
         return str
     if isinstance(type_, Scalar):
-        return _quoted
+        text_of = _TEXTS.get(type_)
+        return _quoted if text_of is None else lambda value: _quoted(text_of(value))
     if isinstance(type_, RecordType):
         members = [(at, f"{_quoted(name)}:", _writer(child, avro)) for at, name, child, avro in _members(type_, avro)]
         return lambda row: _object(
@@ -431,6 +439,28 @@ def _writer(type_: Type, avro: Any) -> Callable[[Any], str]:
     return lambda values: _object(
         f"{_quoted(key)}:{'null' if value is None else of_inner(value)}" for key, value in values.items()
     )
+
+
+def _text_of_bytes(value: bytes) -> str:
+    return b64encode(value).decode()
+
+
+def _text_of_instant(moment: datetime) -> str:
+    return f"{moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec='microseconds')}Z"
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_TEXTS: dict[Scalar, Callable[[Any], str]] = {
+    Scalar.BYTES: _text_of_bytes,
+    Scalar.TIMESTAMP: lambda micros: _text_of_instant(_EPOCH + timedelta(microseconds=micros)),
+    Scalar.DATE: lambda days: date.fromordinal(_EPOCH.toordinal() + days).isoformat(),
+}
+"""Texts of the values in a file that are none in JSON."""
+_TEXTS_OF_COLUMNS: dict[str, Callable[[Any], str]] = {
+    "binary": _text_of_bytes,
+    "timestamptz": _text_of_instant,
+    "date": date.isoformat,
+}
 
 
 def _object(members: Iterable[str]) -> str:
@@ -474,7 +504,8 @@ def _weigher(type_: Type, avro: Any) -> Callable[[Any], int]:
     if type_ is Scalar.JSON:
         return lambda text: bytes_of(_parse(text))
     if isinstance(type_, Scalar):
-        return bytes_of
+        text_of = _TEXTS.get(type_)
+        return bytes_of if text_of is None else lambda value: len(text_of(value))
     if isinstance(type_, RecordType):
         members = [(at, len(name.encode()), _weigher(child, avro)) for at, name, child, avro in _members(type_, avro)]
         return lambda row: sum(size + weigh(value) for at, size, weigh in members if (value := row[at]) is not None)
@@ -507,8 +538,11 @@ def restore(row: Mapping[str, Any], table: Struct, parse: Callable[[str], Any]) 
 
 
 def _restored(value: Any, kind: Kind) -> Any:
-    if value is None or isinstance(kind, str):
-        return value
+    if value is None:
+        return None
+    if isinstance(kind, str):
+        text_of = _TEXTS_OF_COLUMNS.get(kind)
+        return value if text_of is None else text_of(value)
     if isinstance(kind, Struct):
         return {
             column.original: _restored(item, column.kind)

@@ -33,8 +33,19 @@ if TYPE_CHECKING:
 Told = Any
 """Nested tuples, as `native/src/columns.rs` takes them."""
 
-_SCALARS = {Scalar.BOOL: "boolean", Scalar.LONG53: "long", Scalar.LONG64: "long", Scalar.DOUBLE: "double"}
-_TEXTS = {Scalar.STRING: "string", Scalar.JSON: "json", Scalar.NULL: "null"}
+_SCALARS = {
+    Scalar.BOOL: "boolean",
+    Scalar.LONG53: "long",
+    Scalar.LONG64: "long",
+    Scalar.DOUBLE: "double",
+    Scalar.STRING: "string",
+    Scalar.JSON: "json",
+    Scalar.NULL: "null",
+    Scalar.BYTES: "bytes",
+    Scalar.DECIMAL: "string",
+    Scalar.TIMESTAMP: "timestamp",
+    Scalar.DATE: "date",
+}
 
 
 def make_gatherer(fields: list[dict[str, Any]], *, rows_per_batch: int, bytes_per_batch: int) -> Gatherer:
@@ -149,7 +160,7 @@ def _plan(child: Type, exact: Any, every: Any, kind: Kind) -> Told:
     if isinstance(child, Scalar):
         if child is Scalar.LONG53 and kind == "double":
             return ("widened", ())
-        return (_SCALARS.get(child) or _TEXTS[child], ())
+        return (_SCALARS[child], ())
     exact, whole = exact[1], every[1]
     if isinstance(child, RecordType):
         assert isinstance(kind, Struct)
@@ -165,7 +176,7 @@ def _plan(child: Type, exact: Any, every: Any, kind: Kind) -> Told:
 
 def _json(child: Type, exact: Any, every: Any) -> Told:
     if isinstance(child, Scalar):
-        return (_SCALARS.get(child) or _TEXTS[child], ())
+        return (_SCALARS[child], ())
     exact, whole = exact[1], every[1]
     if isinstance(child, RecordType):
         if not child.by_name:
@@ -201,5 +212,5 @@ def _array(kind: pa.DataType, buffers: Told) -> pa.Array:
         entries = pa.struct([kind.key_field, kind.item_field])
         children = [_array(entries, kids[0])]
         return pa.Array.from_buffers(kind, rows, [of_nulls, pa.py_buffer(offsets)], nulls, children=children)
-    of_text = [pa.py_buffer(offsets)] if pa.types.is_string(kind) else []
+    of_text = [pa.py_buffer(offsets)] if pa.types.is_string(kind) or pa.types.is_binary(kind) else []
     return pa.Array.from_buffers(kind, rows, [of_nulls, *of_text, pa.py_buffer(data)], nulls)

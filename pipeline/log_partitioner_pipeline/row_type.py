@@ -6,13 +6,13 @@ from collections import Counter
 from typing import Any
 
 from log_partitioner.avro.names import beside
-from log_partitioner.avro.schema import MARKED, META, PLAIN
+from log_partitioner.avro.schema import LOGICAL, MARKED, META, PLAIN
 from log_partitioner.avro.schema_types import ArrayType, MapType, RecordType, Scalar, Type
 from log_partitioner.formats.projection import EMPTY_OBJECT, NAME_PROPERTY, TYPE_PROPERTY
 
 _SCALARS: dict[tuple[str, str | None], Scalar] = {
     **{(avro, None): scalar for scalar, avro in PLAIN.items()},
-    **{pair: scalar for scalar, pair in MARKED.items()},
+    **{pair: scalar for scalar, pair in (MARKED | LOGICAL).items()},
 }
 
 
@@ -43,7 +43,7 @@ def _type_of(union: Any, *, mark: str | None = None) -> Type:
         raise ValueError(f"every inferred type is a union of null and one type, not {union!r}")
     avro = union[1]
     if isinstance(avro, dict):
-        mark = avro.get(TYPE_PROPERTY, mark)
+        mark = avro.get(TYPE_PROPERTY, avro.get("logicalType", mark))
         name = avro["type"]
         if mark == EMPTY_OBJECT:
             return RecordType({})

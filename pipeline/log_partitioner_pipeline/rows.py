@@ -53,6 +53,7 @@ _SCALARS = {
     "boolean": pa.bool_(),
     "timestamptz": pa.timestamp("us", tz="UTC"),
     "binary": pa.binary(),
+    "date": pa.date32(),
 }
 
 

@@ -6,7 +6,9 @@ One PartitionKey makes a file, several a pack: the writer is the same.
 import hashlib
 import io
 import json
-from collections.abc import Iterable, Mapping
+from base64 import b64decode
+from collections.abc import Callable, Iterable, Mapping
+from datetime import date, datetime
 from functools import reduce
 from typing import Any, NamedTuple
 
@@ -32,6 +34,7 @@ from log_partitioner.formats.reference import (
     decode_references,
     encode_message,
 )
+from log_partitioner.formats.values import encode_json
 
 BUCKET, TOPIC = "data", "logs"
 KEY = PartitionKey("ann", "2026-03-04", 5)
@@ -188,14 +191,22 @@ def _value(kind: Type, value: Any) -> Any:
     if value is None:
         return None
     if kind is Scalar.JSON:
-        return msgspec.json.encode(value).decode()
+        return encode_json(value).decode()
     if isinstance(kind, RecordType):
         return _record(kind, value)
     if isinstance(kind, ArrayType):
         return [_value(kind.item, item) for item in value]
     if isinstance(kind, MapType):
         return {name: _value(kind.value, item) for name, item in value.items()}
-    return float(value) if kind is Scalar.DOUBLE else value
+    return _WRITTEN[kind](value) if kind in _WRITTEN else value
+
+
+_WRITTEN: dict[Scalar, Callable[[Any], Any]] = {
+    Scalar.DOUBLE: float,
+    Scalar.BYTES: b64decode,
+    Scalar.TIMESTAMP: datetime.fromisoformat,
+    Scalar.DATE: date.fromisoformat,
+}
 
 
 def _sources(entries: list[Entry], covered: dict[int, tuple[int, int]]) -> tuple[int, ...]:

@@ -6,11 +6,15 @@ Shares nothing with `row_encoder` and `type_of`: names, marks and values are map
 from __future__ import annotations
 
 import json
+from base64 import b64decode, b64encode
 from collections.abc import Callable
+from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
 
 import msgspec
+
+from log_partitioner.formats.values import encode_json
 
 MARK, ORIGINAL = "lp.type", "lp.name"
 Schema = Any
@@ -37,7 +41,11 @@ def _to_avro(kind: Schema, mark: str | None, value: Any) -> Any:
     if isinstance(kind, dict):
         mark = kind.get(MARK, mark)
     if mark == "json":
-        return msgspec.json.encode(value).decode()
+        return encode_json(value).decode()
+    if kind == "bytes":
+        return b64decode(value)
+    if isinstance(kind, dict) and "logicalType" in kind:
+        return (date if kind["type"] == "int" else datetime).fromisoformat(value)
     if isinstance(kind, dict) and kind["type"] == "record":
         return to_datum(kind["fields"], value)
     if isinstance(kind, dict) and kind["type"] == "array":
@@ -70,6 +78,12 @@ def _from_avro(kind: Schema, mark: str | None, value: Any, parse: Callable[[str]
         mark = kind.get(MARK, mark)
     if mark == "json":
         return parse(value)
+    if isinstance(value, bytes):
+        return b64encode(value).decode()
+    if isinstance(value, datetime):
+        return f"{value.replace(tzinfo=None).isoformat(timespec='microseconds')}Z"
+    if isinstance(value, date):
+        return value.isoformat()
     if isinstance(kind, dict) and kind["type"] == "record":
         return to_entry(kind["fields"], value, parse)
     if isinstance(kind, dict) and kind["type"] == "array":

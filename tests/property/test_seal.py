@@ -12,7 +12,6 @@ from functools import reduce
 from typing import Any
 
 import fastavro
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -35,6 +34,7 @@ from log_partitioner.config.settings import SchemaBounds
 from log_partitioner.formats.model import PartitionKey, RootLink, SourceRecord, TopicPartition
 from log_partitioner.formats.projection import project
 from log_partitioner.formats.reference import Reference, decode_references
+from log_partitioner.formats.values import encode_json
 from log_partitioner_pipeline.row_type import type_of
 from tests.fakes.spool import FakeBatchSpool, FakeSpool
 from tests.fakes.worker import settings_of
@@ -110,7 +110,7 @@ class Batch:
             entry_type = self._types.of(entry)
         except (TooDeepError, TooManyFieldsError):
             return
-        text = msgspec.json.encode(entry)
+        text = encode_json(entry)
         row = Row(
             entry=entry, entry_type=entry_type, key=key, tp=tp, offset=number // 2, index=number % 2,
             time_us=HOUR_US + (number * 7_919_000_003) % 3_600_000_000, text_bytes=len(text),

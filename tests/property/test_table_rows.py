@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from log_partitioner import native
 from log_partitioner.avro.schema import META
+from log_partitioner.formats.values import encode_json
 from log_partitioner.proof.oracle.equal import canonical
 from log_partitioner.proof.oracle.json_text import parse_rounding
 from log_partitioner_pipeline.columns import FIXED, REST, admit, bytes_of, leaves, of_iceberg, restore, to_iceberg
@@ -77,4 +77,4 @@ def test_entries_come_back(files: list[list[Entry]], columns_max: int, bytes_per
     assert [row[META]["offset"] for row in rows] == [number for entries in files for number in range(len(entries))]
     assert [row[META]["bytes"] for row in rows] == [bytes_of(one) for some in files for one in some]
     found = [canonical(restore(row, table, parse_rounding)) for row in rows]
-    assert found == [canonical(parse_rounding(msgspec.json.encode(one).decode())) for some in files for one in some]
+    assert found == [canonical(parse_rounding(encode_json(one).decode())) for some in files for one in some]

@@ -10,9 +10,16 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any, NamedTuple, TypeVar
 
-import msgspec
-
-from log_partitioner.avro.infer import LONG53_MAX, TooManyFieldsError, fit_entry, infer_all, infer_int, require_depth
+from log_partitioner.avro.infer import (
+    CONTAINERS,
+    LEAVES,
+    LONG53_MAX,
+    TooManyFieldsError,
+    fit_entry,
+    infer_all,
+    infer_int,
+    require_depth,
+)
 from log_partitioner.avro.schema_types import ArrayType, MapType, RecordType, Scalar, Type, join_all
 from log_partitioner.config.settings import SchemaBounds
 
@@ -21,14 +28,6 @@ T = TypeVar("T", bound=Type)
 ITEMS_MAX = 200  # of an array, or a map, that are typed one by one
 KNOWN_BYTES_MAX = 64 * 1024 * 1024  # of all that is remembered, as it is weighed here
 _TYPE_BYTES, _PART_BYTES = 800, 150
-_LEAVES: dict[type, Scalar] = {
-    str: Scalar.STRING,
-    type(None): Scalar.NULL,
-    bool: Scalar.BOOL,
-    float: Scalar.DOUBLE,
-    int: Scalar.LONG53,
-    msgspec.Raw: Scalar.JSON,
-}
 
 Parts = tuple[tuple[str, Type], ...]
 """Names and types of the values of an object that its shape leaves open."""
@@ -86,14 +85,14 @@ class EntryTypes:
         shape = self._shapes.get(key)
         if shape is None:
             integers = [name for name, item in value.items() if type(item) is int]
-            shape = _Shape(integers, [name for name, item in value.items() if type(item) in (dict, list)], {})
+            shape = _Shape(integers, [name for name, item in value.items() if type(item) in CONTAINERS], {})
             self._weigh(_TYPE_BYTES + sum(_PART_BYTES + 4 * len(name) for name in value))
             self._shapes[key] = self._in_order[(*value, *map(type, value.values()))] = shape
         return shape
 
     def _make(self, value: dict[str, Any], shape: _Shape, parts: Parts) -> RecordType:
         by_name = dict(parts)
-        made = self._one(RecordType({name: by_name.get(name) or _LEAVES[type(item)] for name, item in value.items()}))
+        made = self._one(RecordType({name: by_name.get(name) or LEAVES[type(item)] for name, item in value.items()}))
         self._weigh(_TYPE_BYTES + _PART_BYTES * len(parts) + 3 * made.size)
         shape.types[parts] = made
         return made
@@ -105,7 +104,7 @@ class EntryTypes:
             return Scalar.JSON
         if type(value) is list:
             return self._one(ArrayType(self._join(value, depth + 1)))
-        if len(value) <= self._bounds.object_keys_max:
+        if type(value) is dict and len(value) <= self._bounds.object_keys_max:
             return self._record(value, depth + 1)
         return self._one(MapType(self._join(value.values(), depth + 1)))
 
@@ -116,7 +115,7 @@ class EntryTypes:
         types: set[Type] = set()
         for value in values:
             kind = type(value)
-            types.add(infer_int(value) if kind is int else _LEAVES.get(kind) or self._container(value, depth))
+            types.add(infer_int(value) if kind is int else LEAVES.get(kind) or self._container(value, depth))
         known = frozenset(types)
         found = self._joined.get(known)
         if found is None:

@@ -1,7 +1,7 @@
 """One entry -> its type in the lattice, by rules that look at that entry alone (DESIGN 3.3).
 
 Values are those of `log_partitioner.input.decode`: None, bool, int, float, str, list, dict, and `msgspec.Raw` for a
-number that is kept as its JSON text.
+number that is kept as its JSON text; and those of `log_partitioner.formats.values`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,22 @@ import msgspec
 
 from log_partitioner.avro.schema_types import ArrayType, MapType, RecordType, Scalar, Type, join
 from log_partitioner.config.settings import SchemaBounds
+from log_partitioner.formats.values import Bytes, Date, Decimal, DeclaredMap, Timestamp
 
+LEAVES: dict[type, Scalar] = {
+    str: Scalar.STRING,
+    type(None): Scalar.NULL,
+    bool: Scalar.BOOL,
+    float: Scalar.DOUBLE,
+    int: Scalar.LONG53,
+    msgspec.Raw: Scalar.JSON,
+    Bytes: Scalar.BYTES,
+    Decimal: Scalar.DECIMAL,
+    Timestamp: Scalar.TIMESTAMP,
+    Date: Scalar.DATE,
+}
+"""Types of values without parts, but for large integers (`infer_int`)."""
+CONTAINERS = (dict, list, DeclaredMap)
 LONG53_MAX = 2**53
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 
@@ -43,24 +58,17 @@ def infer(value: Any, limits: SchemaBounds, *, depth: int) -> Type:
         TooDeepError: the value nests deeper than `limits.json_depth_max`.
     """
     kind = type(value)
-    if kind is str:
-        return Scalar.STRING
-    if value is None:
-        return Scalar.NULL
     if kind is int:
         return infer_int(value)
-    if kind is bool:
-        return Scalar.BOOL
-    if kind is float:
-        return Scalar.DOUBLE
-    if kind is msgspec.Raw:
-        return Scalar.JSON
+    leaf = LEAVES.get(kind)
+    if leaf is not None:
+        return leaf
     if depth > limits.depth_max:
         require_depth(value, limits, depth=depth)
         return Scalar.JSON
     if kind is list:
         return ArrayType(infer_all(value, limits, depth=depth + 1))
-    if len(value) > limits.object_keys_max:
+    if kind is DeclaredMap or len(value) > limits.object_keys_max:
         return MapType(infer_all(value.values(), limits, depth=depth + 1))
     return RecordType({name: infer(item, limits, depth=depth + 1) for name, item in value.items()})
 
@@ -71,19 +79,20 @@ def infer_all(values: Collection[Any], limits: SchemaBounds, *, depth: int) -> T
     Objects are taken apart together and key by key: joining their types one by one would cost the square of the
     keys that differ, which a hostile record has many of.
     """
-    containers: list[Any] = [value for value in values if type(value) is dict or type(value) is list]
+    containers: list[Any] = [value for value in values if type(value) in CONTAINERS]
     joined: Type = Scalar.NULL
     if len(containers) < len(values):
-        for kind in {infer(value, limits, depth=depth) for value in values if type(value) not in (dict, list)}:
+        for kind in {infer(value, limits, depth=depth) for value in values if type(value) not in CONTAINERS}:
             joined = join(joined, kind, object_keys_max=limits.object_keys_max)
     if not containers:
         return joined
-    first = type(containers[0])
-    if depth > limits.depth_max or joined is not Scalar.NULL or any(type(value) is not first for value in containers):
+    is_list = type(containers[0]) is list
+    are_alike = all((type(value) is list) is is_list for value in containers)
+    if depth > limits.depth_max or joined is not Scalar.NULL or not are_alike:
         for value in containers:
             require_depth(value, limits, depth=depth)
         return Scalar.JSON
-    if first is list:
+    if is_list:
         return ArrayType(infer_all(list(chain.from_iterable(containers)), limits, depth=depth + 1))
     return _infer_objects(containers, limits, depth=depth)
 
@@ -93,7 +102,7 @@ def _infer_objects(objects: list[dict[str, Any]], limits: SchemaBounds, *, depth
     for one in objects:
         for name, item in one.items():
             by_name.setdefault(name, []).append(item)
-    if len(by_name) > limits.object_keys_max:
+    if len(by_name) > limits.object_keys_max or any(type(one) is DeclaredMap for one in objects):
         return MapType(infer_all(list(chain.from_iterable(by_name.values())), limits, depth=depth + 1))
     return RecordType({name: infer_all(items, limits, depth=depth + 1) for name, items in by_name.items()})
 
@@ -118,8 +127,8 @@ def require_depth(value: Any, limits: SchemaBounds, *, depth: int) -> None:
         level = [
             child
             for container in level
-            for child in (container.values() if type(container) is dict else container)
-            if type(child) in (dict, list)
+            for child in (container if type(container) is list else container.values())
+            if type(child) in CONTAINERS
         ]
         depth += 1
 

@@ -7,8 +7,11 @@ written as union branch 0 (null) or 1, which is the byte 00 or 02.
 
 from __future__ import annotations
 
+import re
+from binascii import a2b_base64, b2a_base64
 from collections.abc import Callable
-from typing import Any
+from datetime import date, datetime, timedelta
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -21,7 +24,11 @@ from log_partitioner.config.settings import SchemaBounds
 Encode = Callable[[Any, bytearray], None]
 """Appends a value that is not null; raises SchemaMismatch or TooDeepError, and the caller drops what was appended."""
 
+T = TypeVar("T")
+
 _SMALL = 4096
+_DECIMAL = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")
+_EPOCH, _MICROSECOND = datetime(1970, 1, 1), timedelta(microseconds=1)  # noqa: DTZ001 - all are UTC
 _encode_json = msgspec.json.Encoder().encode
 
 
@@ -185,6 +192,44 @@ def _encode_text(value: Any, out: bytearray) -> None:
     out += text
 
 
+def _read(value: Any, read: Callable[[str], T], write: Callable[[T], str]) -> T:
+    """Read a text in the one form that its type writes."""
+    if type(value) is not str:
+        raise SchemaMismatch
+    try:
+        found = read(value)
+    except ValueError:
+        raise SchemaMismatch from None
+    if write(found) != value:
+        raise SchemaMismatch
+    return found
+
+
+def _encode_bytes(value: Any, out: bytearray) -> None:
+    data = _read(value, a2b_base64, lambda data: b2a_base64(data, newline=False).decode())
+    out += _PRESENT_LONG[len(data)]
+    out += data
+
+
+def _encode_decimal(value: Any, out: bytearray) -> None:
+    if type(value) is not str or not _DECIMAL.fullmatch(value):
+        raise SchemaMismatch
+    _encode_text(value, out)
+
+
+def _encode_timestamp(value: Any, out: bytearray) -> None:
+    moment = _read(value, _moment, lambda moment: f"{moment.isoformat(timespec='microseconds')}Z")
+    out += _PRESENT_LONG[(moment - _EPOCH) // _MICROSECOND]
+
+
+def _moment(text: str) -> datetime:
+    return datetime.fromisoformat(text.removesuffix("Z"))
+
+
+def _encode_date(value: Any, out: bytearray) -> None:
+    out += _PRESENT_LONG[_read(value, date.fromisoformat, date.isoformat).toordinal() - _EPOCH.toordinal()]
+
+
 _SCALARS: dict[Scalar, Encode] = {
     Scalar.NULL: _encode_null,
     Scalar.BOOL: _encode_bool,
@@ -192,4 +237,8 @@ _SCALARS: dict[Scalar, Encode] = {
     Scalar.LONG64: _encode_long64,
     Scalar.DOUBLE: _encode_double,
     Scalar.STRING: _encode_text,
+    Scalar.BYTES: _encode_bytes,
+    Scalar.DECIMAL: _encode_decimal,
+    Scalar.TIMESTAMP: _encode_timestamp,
+    Scalar.DATE: _encode_date,
 }

@@ -6,6 +6,7 @@
                        property `lp.type` where the Avro type alone does not say which type it is:
         long53             long, every |n| <= 2^53             json                string that holds JSON text
         null               string, null in every entry         empty-object        map, `{}` in every entry
+        decimal            string, the digits of a number
       Array items and map values are unions with null too; there `lp.type` stands on the type itself.
 
 Merging two published schemas is the join of their types.
@@ -56,11 +57,17 @@ PLAIN: dict[Scalar, str] = {
     Scalar.LONG64: "long",
     Scalar.DOUBLE: "double",
     Scalar.STRING: "string",
+    Scalar.BYTES: "bytes",
+}
+LOGICAL: dict[Scalar, tuple[str, str]] = {
+    Scalar.TIMESTAMP: ("long", "timestamp-micros"),
+    Scalar.DATE: ("int", "date"),
 }
 MARKED: dict[Scalar, tuple[str, str]] = {
     Scalar.LONG53: ("long", LONG53),
     Scalar.JSON: ("string", "json"),
     Scalar.NULL: ("string", NULL),
+    Scalar.DECIMAL: ("string", "decimal"),
 }
 
 
@@ -119,6 +126,8 @@ def _avro_of(child: Type, *, name: str, namespace: str) -> tuple[Any, str | None
     A position holds at most one record, named after it; `r_` keeps the name apart from Avro's own type names.
     """
     if isinstance(child, Scalar):
+        if child in LOGICAL:
+            return dict(zip(("type", "logicalType"), LOGICAL[child], strict=True)), None
         return MARKED.get(child) or (PLAIN[child], None)
     if isinstance(child, ArrayType):
         return {"type": "array", "items": _nullable(child.item, name=name, namespace=namespace)}, None

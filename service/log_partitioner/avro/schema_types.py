@@ -1,11 +1,14 @@
 """The lattice of inferred types, and its join (DESIGN 3.3).
 
-    null < bool, string, long53, record, array, map          join is associative, commutative and idempotent;
+    null < every other type                                   join is associative, commutative and idempotent;
     long53 < long64                                           json is the top.
     long53 < double                                           long64 v double = json: neither holds the other.
+    record < map
 
-A record is an object with known keys, a map an object with more distinct keys than `SchemaBounds.object_keys_max`,
-`{}` a record without fields, `[]` an array of null. Types are immutable and compare by value, identity first.
+bytes, decimal, timestamp and date come of formats that declare types (`formats.values`); no text of JSON is one.
+
+A record is an object with known keys, a map an object that its format calls one, or that has more distinct keys than
+`SchemaBounds.object_keys_max`, `{}` a record without fields, `[]` an array of null. Types are immutable and compare by value, identity first.
 """
 
 from __future__ import annotations
@@ -25,6 +28,10 @@ class Scalar(Enum):
     DOUBLE = "double"
     STRING = "string"
     JSON = "json"
+    BYTES = "bytes"
+    DECIMAL = "decimal"
+    TIMESTAMP = "timestamp"
+    DATE = "date"
 
     fields: int
     size: int

@@ -88,7 +88,7 @@ def _union(union: Avro, projection: Projection) -> Avro:
 
 
 def _leaf(avro: Avro, projection: str) -> Avro:
-    kind = avro["type"] if isinstance(avro, dict) else avro
+    kind = avro.get("logicalType", avro["type"]) if isinstance(avro, dict) else avro
     if kind not in _WIDER.get(projection, (kind,)):
         raise TypeError(f"{kind} is not what {projection} becomes")
     return _LEAVES[projection]

@@ -41,7 +41,7 @@ def parse_event_time(value: Any, rules: TimeSettings) -> int | None:
         return _from_epoch(value, rules.epoch_unit)
     if kind is msgspec.Raw and bytes(value).lstrip(b"-").isdigit():  # an integer of more digits than Python takes
         return LATEST_US
-    return None
+    return _parse_text(value, rules) if isinstance(value, str) else None
 
 
 def is_absurd(event_time_us: int, *, record_timestamp_ms: int | None, rules: TimeSettings) -> bool:

@@ -58,7 +58,7 @@ def _walk(value: Any, keys: tuple[str, ...]) -> Any:
         if key == INSIDE:
             value = _json_object(value) if type(value) is str else None
             continue
-        if type(value) is not dict:
+        if not isinstance(value, dict):
             return None
         value = value.get(key)
     return value

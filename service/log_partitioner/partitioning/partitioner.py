@@ -126,7 +126,7 @@ def as_name(value: Any) -> str | None:
     if type(value) is msgspec.Raw:  # a number kept as text: an integer of more digits than Python takes
         text = bytes(value).decode()
         return text if text.lstrip("-").isdigit() else None
-    return str(value) if type(value) is int else None
+    return str(value) if type(value) is int or isinstance(value, str) else None
 
 
 def _date_and_hour_in(zone: tzinfo) -> tuple[int, Callable[[int], tuple[str, int]]]:

@@ -1,4 +1,5 @@
 """Equal (DESIGN 3.2): absent = null, numbers by value, the last of duplicate keys, everything else identical.
+A value that JSON lacks (`formats.values`) is its text.
 
 Owns the canonical form, in which equal entries are the same bytes, and the digest that stands for an entry.
 """
@@ -38,7 +39,7 @@ def canonical(value: object) -> object:
         return {NUMBER_KEY: value.normal}
     if isinstance(value, int) and abs(value) >= _DOUBLE_OVERFLOW:
         return {NUMBER_KEY: exact(str(value)).normal}
-    return value
+    return str(value) if isinstance(value, str) else value
 
 
 def digest(value: object) -> bytes:

@@ -2,7 +2,7 @@
 
 Owns the types and their join. A type is a kind or a container of types:
 
-    "null" "boolean" "long53" "long64" "double" "string" "json"
+    "null" "boolean" "long53" "long64" "double" "string" "json" "bytes" "decimal" "timestamp" "date"
     Record({name: type}) sorted by name · Array(type) · Map(type)
 
 Types are hashable, so that the many entries of one shape share it.
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from log_partitioner.formats.values import Bytes, Date, Decimal, DeclaredMap, Timestamp
 from log_partitioner.proof.oracle.json_text import Exact
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ LONG64_MIN = -(1 << 63)
 _CHARACTERS_PER_CHARACTER = 6  # of a schema's text, to those of our own form
 _INTEGERS = frozenset({"long53", "long64"})
 _DOUBLES = frozenset({"long53", "double"})
+_TEXTS = {str: "string", Bytes: "bytes", Decimal: "decimal", Timestamp: "timestamp", Date: "date"}
 
 
 class Record(NamedTuple):
@@ -40,9 +42,10 @@ class Array(NamedTuple):
 
 
 class Map(NamedTuple):
-    """An object with more keys than a record may have."""
+    """An object that its format declares a map, or with more keys than a record may have."""
 
     values: Type
+    tag: str = "map"  # without it the tuple would equal an Array of the same
 
 
 Type = str | Record | Array | Map
@@ -72,6 +75,9 @@ def join(types: Collection[Type]) -> Type:
             for name, kind in record.fields:
                 fields.setdefault(name, set()).add(kind)
         return Record(tuple((name, join(fields[name])) for name in sorted(fields)))
+    maps = [kind.values for kind in kinds if isinstance(kind, Map)]
+    if len(maps) + len(records) == len(kinds):
+        return Map(join(maps + [kind for record in records for _, kind in record.fields]))
     arrays = [kind.items for kind in kinds if isinstance(kind, Array)]
     return Array(join(arrays)) if len(arrays) == len(kinds) else "json"
 
@@ -163,7 +169,7 @@ def paths_of(kind: Type, at: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
 def _type_of(value: object, depth: int, depth_max: int) -> Type:
     """Infer a type; `depth` is that of a container in this place."""
     if isinstance(value, str):
-        return "string"
+        return _TEXTS[type(value)]
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -176,6 +182,8 @@ def _type_of(value: object, depth: int, depth_max: int) -> Type:
         return "double"
     if isinstance(value, Exact) or depth > depth_max:
         return "json"
+    if isinstance(value, DeclaredMap):
+        return Map(join([_type_of(item, depth + 1, depth_max) for item in value.values()]))
     if isinstance(value, dict):
         return Record(tuple(sorted((name, _type_of(item, depth + 1, depth_max)) for name, item in value.items())))
     assert isinstance(value, list), f"{type(value)} is not JSON"
@@ -185,6 +193,8 @@ def _type_of(value: object, depth: int, depth_max: int) -> Type:
 def _limit_keys(kind: Type, keys_max: int) -> Type:
     if isinstance(kind, Array):
         return Array(_limit_keys(kind.items, keys_max))
+    if isinstance(kind, Map):
+        return Map(_limit_keys(kind.values, keys_max))
     if not isinstance(kind, Record):
         return kind
     if len(kind.fields) > keys_max:

@@ -6,9 +6,11 @@ a reference is a projection of the one in its object's header; thousands share o
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 from collections.abc import Callable
+from datetime import UTC, date, datetime, timedelta
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -38,8 +40,20 @@ _META_FIELDS = [
     ("timestamp", {"type": "long", "logicalType": "timestamp-millis"}),
     ("root", ["null", [("topic", "string"), ("partition", "int"), ("offset", "long"), ("index", ["null", "int"])]]),
 ]
-_PLAIN = {"boolean": "boolean", "long": "long64", "double": "double", "string": "string"}
-_MARKED = {("long", "long53"): "long53", ("string", "json"): "json", ("string", "null"): "null"}
+_SCALARS = {  # by Avro type, mark and logical type
+    ("boolean", None, None): "boolean",
+    ("long", None, None): "long64",
+    ("double", None, None): "double",
+    ("string", None, None): "string",
+    ("bytes", None, None): "bytes",
+    ("long", None, "timestamp-micros"): "timestamp",
+    ("int", None, "date"): "date",
+    ("long", "long53", None): "long53",
+    ("string", "json", None): "json",
+    ("string", "null", None): "null",
+    ("string", "decimal", None): "decimal",
+}
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 _DIGITS = frozenset("0123456789")
 _ALLOWED = _DIGITS | frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_")
@@ -107,7 +121,7 @@ class PublishedSchema:
         return self._type(avro[1], mark, path)
 
     def _type(self, avro: Avro, mark: str | None, path: str) -> tuple[Type, Restore]:
-        kind = avro["type"] if isinstance(avro, dict) else avro
+        kind, logical = (avro["type"], avro.get("logicalType")) if isinstance(avro, dict) else (avro, None)
         mark = mark or (avro.get(TYPE_PROPERTY) if isinstance(avro, dict) else None)
         if kind == "record" and mark is None:
             return self._record(avro["fields"], path)
@@ -119,13 +133,12 @@ class PublishedSchema:
         if kind == "map" and mark is None:
             values, restore = self._nullable(avro["values"], None, f"{path}{{}}")
             return Map(values), _map_reader(restore)
-        if kind in _PLAIN and mark is None:
-            return _PLAIN[kind], canonical if kind == "double" else _same
-        marked = _MARKED.get((kind, mark)) if isinstance(kind, str) and mark is not None else None
-        if marked is None:
-            self.problems.append(f"{path}: {kind!r} with mark {mark!r} is no published type")
+        scalar = _SCALARS.get((kind, mark, logical)) if isinstance(kind, str) else None
+        if scalar is None:
+            told = f"{kind!r} with mark {mark!r}" + (f" and logical type {logical!r}" if logical else "")
+            self.problems.append(f"{path}: {told} is no published type")
             return f"{kind}?", _same
-        return marked, {"long53": _same, "json": self._restore_json, "null": _refuse}[marked]
+        return scalar, self._restore_json if scalar == "json" else _RESTORE.get(scalar, _same)
 
     def _restore_json(self, text: str) -> object:
         try:
@@ -162,6 +175,30 @@ def _same(value: object) -> object:
 
 def _refuse(_value: object) -> object:
     raise RestoreError("a column marked null holds a value")
+
+
+def _instant(micros: int) -> object:
+    try:
+        moment = _EPOCH + timedelta(microseconds=micros)
+    except OverflowError as error:
+        raise RestoreError("a timestamp is of no year from 1 to 9999") from error
+    return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def _day(days: int) -> object:
+    try:
+        return str(date.fromordinal(_EPOCH.toordinal() + days))
+    except (OverflowError, ValueError) as error:
+        raise RestoreError("a date is of no year from 1 to 9999") from error
+
+
+_RESTORE: dict[str, Restore] = {
+    "double": canonical,
+    "null": _refuse,
+    "bytes": lambda data: base64.b64encode(data).decode(),
+    "timestamp": _instant,
+    "date": _day,
+}
 
 
 def _original_name(field: Avro) -> str:

@@ -39,13 +39,14 @@ def test_entry_of_too_many_fields_or_too_long_names_is_over_a_bound(kind: Type, 
 
 
 def test_differences_name_field_and_types() -> None:
-    expected = record(a="long53", b=record(c="string"), d=Array("null"), e="string")
-    published = record(a="long64", b=record(c="string", ghost="null"), d=Array("string"))
+    expected = record(a="long53", b=record(c="string"), d=Array("null"), e="string", f=Map("string"))
+    published = record(a="long64", b=record(c="string", ghost="null"), d=Array("string"), f=Array("string"))
     assert list(schema_differences(expected, published)) == [
         "a: long64 where the entries make it long53",
         "b.ghost: field occurs in no entry (null)",
         "d[]: string where the entries make it null",
         "e: field is missing (string)",
+        "f: array where the entries make it map",
     ]
 
 
@@ -68,6 +69,8 @@ def test_subtree_of_an_oversized_entry_may_be_json_but_a_scalar_may_not() -> Non
         (record(a=Record(())), record(a="json")),
         (record(a=Array("null")), record(a="json")),
         (record(a=Array("long53")), record(a=Array("double"))),
+        (record(a=Array("string")), record(a=Map("string"))),
+        (record(a="bytes"), record(a="string")),
     ],
 )
 def test_pack_schema_that_changes_another_type_does_not_cover(own: Type, merged: Type) -> None:
@@ -90,7 +93,9 @@ def test_published_schema_reads_marks_and_original_names() -> None:
     schema = published(
         column("a", "long"), column("b", nested), column("c", numbers), column("d", lists),
         column("e", {"type": "map", "values": ["null", "string"]}, "empty-object"),
-        column("f", "string", "null"),
+        column("f", "string", "null"), column("g", "bytes"), column("h", "string", "decimal"),
+        column("i", {"type": "long", "logicalType": "timestamp-micros"}),
+        column("j", {"type": "int", "logicalType": "date"}),
     )  # fmt: skip
     assert schema.problems == []
     assert schema.type == record(
@@ -100,6 +105,10 @@ def test_published_schema_reads_marks_and_original_names() -> None:
         d=Array(Array("double")),
         e=Record(()),
         f="null",
+        g="bytes",
+        h="decimal",
+        i="timestamp",
+        j="date",
     )
     row = {
         "a": 1,
@@ -108,6 +117,10 @@ def test_published_schema_reads_marks_and_original_names() -> None:
         "d": [[5.0], None],
         "e": {},
         "f": None,
+        "g": b"\xff",
+        "h": "1.250",
+        "i": -1,
+        "j": -719_162,
     }
     assert schema.restore(row) == {
         "a": 1,
@@ -115,6 +128,10 @@ def test_published_schema_reads_marks_and_original_names() -> None:
         "c": {"k": 1},
         "d": [[5], None],
         "e": {},
+        "g": "/w==",
+        "h": "1.250",
+        "i": "1969-12-31T23:59:59.999999Z",
+        "j": "0001-01-01",
     }
 
 
@@ -127,6 +144,11 @@ def test_published_schema_reads_marks_and_original_names() -> None:
         column("a", "int"),
         column("a", "float"),
         column("a", "string", "long53"),
+        column("a", "long", "timestamp-micros"),
+        column("a", {"type": "long", "logicalType": "timestamp-millis"}),
+        column("a", {"type": "long", "logicalType": "timestamp-micros"}, "long53"),
+        column("a", {"type": "int", "logicalType": "time-millis"}),
+        column("a", {"type": "bytes", "logicalType": "decimal", "precision": 4}),
         column("a", {"type": "array", "items": "string"}),
     ],
 )
