@@ -25,7 +25,7 @@ from log_partitioner.batch.types import make_types
 from log_partitioner.boundary import BatchSpool
 from log_partitioner.config.settings import Layout, SchemaBounds
 from log_partitioner.formats.model import PartitionKey, SourceRecord, TopicPartition
-from log_partitioner.formats.values import Bytes, Date, Decimal, DeclaredMap, Timestamp, encode_json
+from log_partitioner.formats.values import Bytes, Date, Decimal, DeclaredMap, Timestamp
 from log_partitioner.input.json_text import JsonDecoder
 
 
@@ -195,7 +195,7 @@ def keyed_rows(
     made, types = empty_rows(is_fast=is_fast, bounds=bounds), EntryTypes(bounds)
     for offset, (user, hour, entry) in enumerate(some):
         tp = A if topics == 1 else TopicPartition(f"topic-{offset % topics}", 0)
-        text = encode_json(entry) if size is None else b"x" * size
+        text = json.dumps(entry).encode() if size is None else b"x" * size
         key = PartitionKey(user, "2024-05-01", hour)
         made.add(SourceRecord(tp, offset, None, None, None, ()), 0, key, types.of(entry), text, HOUR_10_US)
     return made

@@ -18,6 +18,7 @@ from log_partitioner.config.s3_settings import S3Settings
 from log_partitioner.config.settings import InputSettings, KafkaSettings, Settings
 from log_partitioner.formats.dead_letter import Reason
 from log_partitioner.formats.model import CommittedOffset, Headers, PartitionKey, SourceRecord
+from log_partitioner.formats.values import encode_json
 from log_partitioner.input.decode import Decoded
 from log_partitioner.partitioning.partitioner import Placement, Rejection
 from log_partitioner.proof.oracle import decode as oracle
@@ -78,7 +79,7 @@ def assert_judged_alike(
 
     A number that was kept as its text is kept so again.
     """
-    value = msgspec.json.encode({**(envelope or {}), "entries": [entry]})
+    value = encode_json({**(envelope or {}), "entries": [entry]})
     asked = rules.model_copy(
         update={"input": InputSettings(entries_path="entries[]", envelope="drop", inexact_numbers="text")}
     )

@@ -2,28 +2,34 @@
 
 from __future__ import annotations
 
+import io
 import json
 from functools import reduce
 from typing import Any
 
+import fastavro
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from log_partitioner import native
-from log_partitioner.avro.infer import infer_entry
+from log_partitioner.avro.infer import TooDeepError, infer_entry
 from log_partitioner.avro.names import original_of
 from log_partitioner.avro.pack_schema import merge
+from log_partitioner.avro.row_encoder import SchemaMismatch, entry_encoder
+from log_partitioner.avro.schema import row_schema
 from log_partitioner.avro.schema_types import ArrayType, MapType, RecordType, Type, join_records
 from log_partitioner.config.settings import IdSettings, InputSettings, Settings, TimeSettings, UserSettings
 from log_partitioner.formats.model import SourceRecord, TopicPartition
 from log_partitioner.formats.values import encode_json
 from log_partitioner.proof.oracle import expected_schema as oracle
+from log_partitioner.proof.oracle.equal import canonical
 from log_partitioner.proof.oracle.json_text import parse_keeping
 from log_partitioner.proof.oracle.judge import Judge
+from log_partitioner.proof.oracle.published_schema import PublishedSchema
 from tests.fakes.lanes import RecordedEntry, recorded, settings
 from tests.property.test_pack_schema import neighbours
-from tests.strategies import LIMITS, names, scalars, times_as_many
+from tests.strategies import LIMITS, decode_again, entries_near, entry_types, names, scalars, times_as_many
 from tests.strategies import entries as any_entries
 from tests.toy_format import oracle as _csv_of_the_oracle  # noqa: F401 - registers it
 from tests.toy_format import worker as _csv_of_the_worker  # noqa: F401
@@ -204,6 +210,21 @@ def test_type_of_any_entries_is_that_of_the_second_opinion(some: list[dict[str, 
         RecordType({}),
     )
     assert as_oracle(own) == oracle.limit_keys(joined, bounds.object_keys_max)
+
+
+@given(entry_types().flatmap(lambda kind: st.tuples(st.just(kind), entries_near(kind))))
+def test_row_of_the_worker_reads_back_equal_by_the_second_opinion(drawn: tuple[RecordType, dict[str, Any]]) -> None:
+    """By the published schema, which has the worker's type."""
+    kind, entry = drawn
+    published, out = PublishedSchema(row_schema(kind).text, parse_keeping), bytearray()
+    assert (published.type, published.problems) == (as_oracle(kind), [])
+    try:
+        entry_encoder(kind, kind, LIMITS)(decode_again(encode_json(entry)), out)
+    except (SchemaMismatch, TooDeepError):
+        return
+    _, *fields = published.avro["fields"]
+    row = fastavro.schemaless_reader(io.BytesIO(out), {**published.avro, "fields": fields}, None)
+    assert published.restore(row) == canonical(as_parsed(entry))
 
 
 @times_as_many(2)

@@ -218,12 +218,12 @@ def _encode_decimal(value: Any, out: bytearray) -> None:
 
 
 def _encode_timestamp(value: Any, out: bytearray) -> None:
-    moment = _read(value, _moment, lambda moment: f"{moment.isoformat(timespec='microseconds')}Z")
+    moment = _read(
+        value,
+        lambda text: datetime.fromisoformat(text[:-1]).replace(tzinfo=None),
+        lambda moment: f"{moment.isoformat(timespec='microseconds')}Z",
+    )
     out += _PRESENT_LONG[(moment - _EPOCH) // _MICROSECOND]
-
-
-def _moment(text: str) -> datetime:
-    return datetime.fromisoformat(text.removesuffix("Z"))
 
 
 def _encode_date(value: Any, out: bytearray) -> None:

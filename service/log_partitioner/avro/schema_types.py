@@ -5,10 +5,11 @@
     long53 < double                                           long64 v double = json: neither holds the other.
     record < map
 
-bytes, decimal, timestamp and date come of formats that declare types (`formats.values`); no text of JSON is one.
+bytes, decimal, timestamp and date are types that formats declare (`formats.values`); no text of JSON has one.
 
 A record is an object with known keys, a map an object that its format calls one, or that has more distinct keys than
-`SchemaBounds.object_keys_max`, `{}` a record without fields, `[]` an array of null. Types are immutable and compare by value, identity first.
+`SchemaBounds.object_keys_max`, `{}` a record without fields, `[]` an array of null. Types are immutable and compare by
+value, identity first.
 """
 
 from __future__ import annotations

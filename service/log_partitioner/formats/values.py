@@ -1,6 +1,6 @@
 """Values of entries that JSON lacks, as a format decodes them (DESIGN 3.3).
 
-In a row's text each is plain JSON: a string, or an object. Types alone tell them apart, and only where a schema is made.
+In the text of a row each is plain JSON, a string or an object: what it is says the type of the row.
 """
 
 from __future__ import annotations

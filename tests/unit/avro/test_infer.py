@@ -8,6 +8,7 @@ import pytest
 from log_partitioner.avro.infer import TooDeepError, TooManyFieldsError, fit_entry, infer, infer_entry
 from log_partitioner.avro.schema_types import ArrayType, MapType, RecordType, Scalar
 from log_partitioner.config.settings import SchemaBounds
+from log_partitioner.formats.values import Bytes, Date, Decimal, DeclaredMap, Timestamp
 
 T = Scalar
 R = RecordType
@@ -35,10 +36,18 @@ LIMITS = SchemaBounds(depth_max=3, object_keys_max=2, json_depth_max=5)
         ([{"a": 1}, {"b": 2}, {"c": 3}], ArrayType(MapType(T.LONG53))),
         ({"a": 1, "b": 2, "c": "x"}, MapType(T.JSON)),
         ({"a": {"b": {}}}, R({"a": R({"b": T.JSON})})),
+        (Bytes("/w=="), T.BYTES),
+        ([Decimal("1.250"), None, Decimal("1e3")], ArrayType(T.DECIMAL)),
+        ([Timestamp("2026-03-04T05:06:07.000000Z"), Date("2026-03-04")], ArrayType(T.JSON)),
+        ([Date("2026-03-04"), "2026-03-04"], ArrayType(T.JSON)),
+        (DeclaredMap(), MapType(T.NULL)),
+        ([{"a": 1}, DeclaredMap(b=2), None], ArrayType(MapType(T.LONG53))),
+        ([DeclaredMap(a=1), []], ArrayType(T.JSON)),
+        ({"a": {"b": DeclaredMap()}}, R({"a": R({"b": T.JSON})})),
     ],
 )
 def test_value_of_each_kind_has_its_type(value: Any, kind: Any) -> None:
-    """Types of JSON values, with maps beyond two keys and JSON below the third level."""
+    """Maps are declared, or have more than two keys; below the third level stands JSON."""
     assert infer(value, LIMITS, depth=2) == kind
 
 

@@ -44,3 +44,11 @@ def test_what_is_no_projection_of_the_schema_is_refused(projection: Any) -> None
     """Other fields, other parts, fields twice or out of order, a type that does not become the object's."""
     with pytest.raises(ValueError, match="no projection"):
         project(SCHEMA, projection)
+
+
+def test_instant_is_no_long_of_which_there_is_a_narrower_one() -> None:
+    """Though it is a long in Avro."""
+    meta, *_ = SCHEMA["fields"]
+    instant = {"name": "at", "type": ["null", {"type": "long", "logicalType": "timestamp-micros"}], "default": None}
+    with pytest.raises(ValueError, match="no projection"):
+        project({**SCHEMA, "fields": [meta, instant]}, [[0, "long53"]])

@@ -10,6 +10,7 @@ from log_partitioner.config.settings import IdSettings, TimeSettings, UserSettin
 from log_partitioner.formats.dead_letter import Reason
 from log_partitioner.formats.model import PartitionKey, SourceRecord, TopicPartition
 from log_partitioner.formats.object_key import key_safe
+from log_partitioner.formats.values import Bytes, Decimal, DeclaredMap, Timestamp
 from log_partitioner.partitioning.partitioner import USER_CHARS_MAX, Partitioner, Placement, Rejection
 from tests.fakes.lanes import assert_judged_alike, settings
 
@@ -59,6 +60,8 @@ def test_entry_with_all_it_takes_is_placed_by_user_date_and_hour() -> None:
         ({"user": 2.0**53 + 2}, "eve"),  # doubles beyond are not each one integer
         ({"user": msgspec.Raw(b"1e400")}, "eve"),
         ({"user": msgspec.Raw(b"7" * 4500)}, None),
+        ({"user": Decimal("42")}, "42"),
+        ({"account": DeclaredMap(id="bob")}, "bob"),
         ({}, "eve"),
     ],
 )
@@ -108,6 +111,7 @@ def test_entry_whose_time_is_missing_or_absurd_gets_the_records_or_is_dead(entry
 def test_time_that_no_rule_reads_is_looked_for_at_the_next_path() -> None:
     """Several candidate fields: the first readable one counts."""
     assert place({"user": "ann", "time": "soon", "ts": "2024-05-01T10:00:00Z"}).key.hour == 10
+    assert place({"user": "ann", "time": Bytes(""), "ts": Timestamp("2024-05-01T10:00:00.000000Z")}).key.hour == 10
     assert place({"user": "ann"}, envelope={"time": "2024-05-01T09:00:00Z"}).key.hour == 9
 
 

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from log_partitioner.formats.values import Bytes, Date, Decimal, DeclaredMap
 from log_partitioner.proof.oracle.equal import canonical, differences, digest
 from log_partitioner.proof.oracle.json_text import parse_rounding
 
@@ -66,6 +67,13 @@ def test_differences_name_the_path() -> None:
         "d: source 1, file absent",
         'e: source absent, file "x"',
     ]
+
+
+def test_value_that_json_lacks_is_its_text() -> None:
+    declared = DeclaredMap(a=Bytes("/w=="), b=[Decimal("1.250"), Date("2026-03-04")])
+    plain = {"a": "/w==", "b": ["1.250", "2026-03-04"]}
+    assert not list(differences(canonical(declared), canonical(plain)))
+    assert digest(canonical(declared)) == digest(canonical(plain))
 
 
 JSON = st.recursive(
