@@ -6,6 +6,7 @@ So what reads it is tested against another writer than the product's own.
 import json
 import os
 from collections import Counter
+from collections.abc import Callable
 from copy import copy
 from datetime import UTC, datetime
 from itertools import count
@@ -58,6 +59,8 @@ class ByHand:
         self.flushes_topic = kafka.create_topic(names.topic("flushes"), partitions=1)
         self.dead_letters_topic = kafka.create_topic(names.topic("dead"), partitions=1)
         self.bucket = s3.create_bucket(names.bucket())
+        self.declared: Callable[[dict[str, Any]], dict[str, Any]] = dict
+        """What a format would make of an entry: its values, with types that JSON lacks."""
         self._reached = dict.fromkeys(range(partitions), 0)
         self._flushes = 0
 
@@ -124,7 +127,7 @@ class ByHand:
                 letters.append(DeadLetter(source, Reason.NO_USER, "no user", dead))
             for index, one in enumerate(entries):
                 if index not in dead:
-                    entry = _entry(one, partition, offset, index, record.timestamp_ms)
+                    entry = _entry(self.declared(one), partition, offset, index, record.timestamp_ms)
                     deliverable.setdefault(entry.key, []).append(entry)
         spans = self._spans(places)
         written = self._objects(deliverable, batch_id, spans)

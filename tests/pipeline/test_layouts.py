@@ -12,6 +12,7 @@ from structlog.testing import capture_logs
 from log_partitioner.formats.findings import Kind
 from log_partitioner.formats.flush_record import Lineage
 from log_partitioner.formats.model import TopicPartition
+from log_partitioner.formats.values import Bytes, Date, Decimal, DeclaredMap, Timestamp
 from log_partitioner.proof.accounting import ExitCode
 from log_partitioner.proof.oracle.equal import canonical
 from log_partitioner_pipeline.audit.auditor import Auditor, Options
@@ -27,7 +28,7 @@ from log_partitioner_pipeline.retired import RetiredObjects
 from tests.pipeline import minutes, planted
 from tests.pipeline.by_hand import ByHand, Layout
 from tests.pipeline.conftest import Lake
-from tests.pipeline.readback import Places, read_table
+from tests.pipeline.readback import Places, read_by_pyiceberg, read_table
 from tests.stack.kafka_helper import KafkaHelper, ToProduce
 from tests.stack.names import Names
 from tests.stack.s3_helper import S3Helper
@@ -103,6 +104,29 @@ def test_table_is_the_same_from_files_and_from_packs_in_several_messages(
     commits = materialised(lake, world)
     assert len(commits) > 1
     assert max(commits) <= 10
+
+
+def test_types_that_json_lacks_have_columns_and_come_back(
+    kafka: KafkaHelper, s3: S3Helper, names: Names, lake_of: Callable[..., Lake]
+) -> None:
+    """Alone, in parts, and in the rest, where the column is of what came first."""
+    deployment = ByHand(kafka=kafka, s3=s3, names=names, layout="pack")
+    at = "2026-03-04T05:06:07.000008Z"
+    some = {"bin": Bytes("/w=="), "dec": Decimal("1.250"), "at": Timestamp(at), "day": Date("0001-01-01")}
+    typed = {**some, "in": some, "list": [Date("2026-03-04"), None], "map": DeclaredMap(k=Timestamp(at), n=None)}
+    plain: dict[str, Any] = dict.fromkeys(typed, 1)
+    expected: Places = {}
+    for user, values in ("ann", typed), ("bob", plain), ("eve", {"empty": DeclaredMap(), **some}):
+        deployment.declared = lambda one, values=values: {**one, **values}
+        one = {"user": user, "time": T0_MS}
+        (place,) = deployment.deliver([ToProduce(value=json.dumps(one).encode(), timestamp_ms=T0_MS)])
+        expected[*place, 0] = canonical({**one, **values})
+    lake = lake_of(deployment, PIPELINE_MATERIALIZE__REFERENCES_MAX="1")
+    Materialize(lake.spark, lake.settings).run(continuous=False)
+    assert read_table(lake) == read_by_pyiceberg(lake) == expected
+    found = {one.name: one.dataType.simpleString() for one in lake.spark.table(lake.table).schema}
+    assert [found[name] for name in some] == ["binary", "string", "timestamp", "date"]
+    assert (found["list"], found["map"]) == ("array<date>", "map<string,timestamp>")
 
 
 @pytest.mark.main_path

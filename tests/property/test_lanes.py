@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -25,6 +24,7 @@ from log_partitioner.config.settings import (
 )
 from log_partitioner.control.flush_policy import FlushLoad
 from log_partitioner.formats.model import SourceRecord, TopicPartition
+from log_partitioner.formats.values import encode_json
 from tests.fakes.lanes import deliver, opened, settings
 from tests.fakes.records import poll_of
 from tests.strategies import entries, entries_near, entry_types, floats, names, times_as_many
@@ -83,7 +83,7 @@ FEW = settings(
     input=FewEntries(entries_path="entries[]", envelope="drop"),
     time=TimeSettings(paths=("envelope:at.time", "time")),
 )
-_encode = msgspec.json.Encoder().encode
+_encode = encode_json
 
 users = st.sampled_from(["ann", "bob", "", "-", "ä\n", '"', "\U0001f600", 7, 10**20, None, True, ["ann"]]) | names
 clock_times = st.builds(

@@ -1,7 +1,7 @@
 """Equal (DESIGN 3.2): absent = null, numbers by value, the last of duplicate keys, everything else identical.
 
-Owns the canonical form, in which equal entries are the same bytes, and the digest that stands for an entry. Of a value
-that JSON lacks (`formats.values`) it is the text.
+Owns the canonical form, in which equal entries are the same bytes, and the digest that stands for an entry. A
+value that JSON lacks (`formats.values`) is its text there.
 """
 
 from __future__ import annotations
