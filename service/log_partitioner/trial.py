@@ -235,4 +235,4 @@ def _named(avro: Any) -> str:
         case "map":
             return f"map of {_named(avro['values'][1])}"
         case other:
-            return str(other)
+            return str(avro.get("logicalType", other))

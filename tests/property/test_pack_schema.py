@@ -149,6 +149,10 @@ KEYED = RecordType({"k": T.BOOL})
         (T.BOOL, T.LONG53),
         (T.STRING, T.JSON),
         (T.LONG64, T.JSON),
+        (T.BYTES, T.STRING),
+        (T.DECIMAL, T.DOUBLE),
+        (T.TIMESTAMP, T.LONG53),
+        (T.DATE, T.TIMESTAMP),
         (KEYED, MapType(T.BOOL)),
         (KEYED, T.JSON),
         (KEYED, ArrayType(T.BOOL)),
@@ -194,6 +198,7 @@ def test_names_are_those_of_the_object() -> None:
     ("left", "right", "expected"),
     [
         (T.NULL, T.JSON, T.JSON),
+        (T.NULL, T.DATE, T.DATE),
         (T.NULL, KEYED, KEYED),
         (T.LONG53, T.LONG64, T.LONG64),
         (RecordType({}), KEYED, KEYED),

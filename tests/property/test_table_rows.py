@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from log_partitioner import native
 from log_partitioner.avro.schema import META
-from log_partitioner.formats.values import encode_json
+from log_partitioner.formats.values import Bytes, Date, Decimal, DeclaredMap, Timestamp, encode_json
 from log_partitioner.proof.oracle.equal import canonical
 from log_partitioner.proof.oracle.json_text import parse_rounding
 from log_partitioner_pipeline.columns import FIXED, REST, admit, bytes_of, leaves, of_iceberg, restore, to_iceberg
@@ -43,6 +43,14 @@ def told(row: dict[str, Any]) -> dict[str, Any]:
     return row | {REST: None if row[REST] is None else canonical(parse_rounding(row[REST]))}
 
 
+DECLARED: Entry = {
+    "x": {"a": Bytes("/w=="), "b": Decimal("1.250"), "c": Timestamp("0001-01-01T00:00:00.000000Z")},
+    "y": DeclaredMap(k=[Date("9999-12-31"), None, Date("2024-02-29"), Date("0005-01-01")]),
+}
+
+
+@example(files=[[DECLARED]], columns_max=1000, bytes_per_batch=1 << 20, one_by_one=False)
+@example(files=[[{"x": 1, "y": 1}], [DECLARED]], columns_max=1000, bytes_per_batch=1 << 20, one_by_one=True)
 @example(
     files=[
         [{"x": 1}, {"x": [{"a": 1, "b": None}, None, {"c": {"d": None}, "e": [None]}, True, False]}, {"x": "ä\n\0€😀"}]

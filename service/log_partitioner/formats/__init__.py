@@ -1,4 +1,4 @@
 """The formats that others read: references, flush records, dead letters, keys, metadata of offsets, log events.
 
-Imports nothing of ours.
+Here stand the nouns and the values that all rooms share, too. Imports nothing of ours.
 """
