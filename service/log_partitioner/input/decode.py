@@ -18,6 +18,7 @@ from log_partitioner.config.section import PathStep, parse_entries_path
 from log_partitioner.config.settings import InputSettings
 from log_partitioner.formats.dead_letter import Reason, reason_of
 from log_partitioner.formats.model import Headers, SourceRecord
+from log_partitioner.formats.values import encode_json
 from log_partitioner.input.compression import decompress
 from log_partitioner.input.formats import format_of
 from log_partitioner.input.framing import FRAMINGS
@@ -26,7 +27,6 @@ from log_partitioner.input.parts import PartReader, is_list, is_object, members_
 
 ENVELOPE = "_envelope"
 _BRACE = ord("{")
-_encode = msgspec.json.Encoder().encode
 
 Entry = tuple[int, dict[str, Any], bytes, dict[str, Any] | None]
 """An entry: its index in the record, its value, its JSON text, and what stands around it, if it is in an envelope."""
@@ -169,7 +169,7 @@ class RecordDecoder:
                 kept.append((index, entry, text, around))
                 continue
             if around is not last:
-                last, text_around, weight = around, _encode(around), weight_of(around)
+                last, text_around, weight = around, encode_json(around), weight_of(around)
             copied += weight
             if copied > self._rules.record_bytes_max:
                 message = f"too large with its envelope in each of {len(entries)} rows: input.envelope = drop"

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from log_partitioner.formats.dead_letter import Reason
+from log_partitioner.formats.values import encode_json
 from log_partitioner.input.json_text import (
     FAST_REFUSALS,
     WHITE,
@@ -22,7 +23,6 @@ from log_partitioner.input.json_text import (
 _COMMAS_MAX = 500_000  # of a text with more of them the elements are counted before it is taken apart
 _elements_decoder = msgspec.json.Decoder(list[msgspec.Raw])
 _members_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_encode = msgspec.json.Encoder().encode
 
 T = TypeVar("T")
 
@@ -90,7 +90,7 @@ def members_of(part: Any) -> dict[str, Any]:
 
 def text_of(part: Any) -> bytes:
     """Return the JSON text of a part."""
-    return part if type(part) is bytes else _encode(part)
+    return part if type(part) is bytes else encode_json(part)
 
 
 def not_too_many(items: list[T], limit: int) -> list[T]:
