@@ -15,6 +15,7 @@ from log_partitioner.formats.model import TopicPartition
 from log_partitioner.formats.values import Bytes, Date, Decimal, DeclaredMap, Timestamp
 from log_partitioner.proof.accounting import ExitCode
 from log_partitioner.proof.oracle.equal import canonical
+from log_partitioner_pipeline.acknowledged import Acknowledged
 from log_partitioner_pipeline.audit.auditor import Auditor, Options
 from log_partitioner_pipeline.audit.result import Result, Window
 from log_partitioner_pipeline.backfill.held import held_by_references
@@ -193,7 +194,15 @@ def held(lake: Lake, world: World) -> None:
     ranges = {TopicPartition(deployment.source, 0): range(5, 20), TopicPartition(deployment.source, 2): range(3)}
     pinned = RetiredObjects(lake.spark, lake.settings).pin()
     lineage = Lineage(deployment.group, [])
-    found = held_by_references(lake.spark, lake.settings, ends=ends, ranges=ranges, lineage=lineage, retired=pinned)
+    found = held_by_references(
+        lake.spark,
+        lake.settings,
+        ends=ends,
+        ranges=ranges,
+        lineage=lineage,
+        retired=pinned,
+        acknowledged=Acknowledged(),
+    )
     places = sorted((row["partition"], row["offset"], row["index"]) for row in found.collect())
     within = [place for place in expected if place[1] in ranges.get(TopicPartition(deployment.source, place[0]), ())]
     assert places == sorted(within)
