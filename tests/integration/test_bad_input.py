@@ -546,7 +546,8 @@ KINDS = {
         _json_cases(),
         {
             "LOGP_LAYOUT": "file",  # so that every user has a place in the bucket
-            "LOGP_INPUT__ENTRIES_FIELD": "entries",
+            "LOGP_INPUT__ENTRIES_PATH": "entries[]",
+            "LOGP_INPUT__ENVELOPE": "drop",
             "LOGP_INPUT__RECORD_BYTES_MAX": str(RECORD_BYTES_MAX),
         },
     ),
@@ -556,7 +557,8 @@ KINDS = {
     "envelope": Kind(
         [*_envelope_cases()],
         {
-            "LOGP_INPUT__ENTRIES_FIELD": "events",
+            "LOGP_INPUT__ENTRIES_PATH": "events[]",
+            "LOGP_INPUT__ENVELOPE": "drop",
             "LOGP_USER__PATHS": '["user", "envelope:client.user\\\\.name", "envelope:client.id"]',
             "LOGP_TIME__PATHS": '["at", "envelope:sent"]',
             "LOGP_ID__PATHS": '["id", "envelope:id"]',
