@@ -14,7 +14,7 @@ import msgspec
 from log_partitioner.formats.reference import Reference, decode_references
 from log_partitioner_pipeline.errors import ObjectError, PipelineError
 from log_partitioner_pipeline.rows import fingerprint_of
-from log_partitioner_pipeline.topic_log import Items
+from log_partitioner_pipeline.topic_log import Items, acknowledging
 
 if TYPE_CHECKING:
     from log_partitioner.formats.model import SourceRecord, TopicPartition
@@ -28,7 +28,7 @@ def unknown_message(tp: TopicPartition, offset: int, reason: str) -> PipelineErr
     """Make the error of a message that is none of references in a known version."""
     return PipelineError(
         f"{tp} offset {offset} is no message of references that this code knows: {reason}; if it never was one: "
-        f'acknowledge --offsets \'{{"{tp.topic}": {{"{tp.partition}": [{offset}, {offset + 1}]}}}}\''
+        f"{acknowledging(tp.topic, {tp.partition: (offset, offset + 1)})}"
     )
 
 

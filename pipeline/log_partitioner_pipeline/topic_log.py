@@ -15,7 +15,7 @@ from log_partitioner.formats.model import TopicPartition
 from log_partitioner_pipeline.errors import PipelineError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from log_partitioner.config.settings import KafkaSettings
     from log_partitioner.formats.model import SourceRecord
@@ -130,12 +130,16 @@ def require_unbroken(offsets: Offsets, ends: dict[int, Ends], topic: str) -> Non
     """
     lost = lost_ranges(offsets, ends)
     if lost:
-        named = json.dumps({topic: {str(number): span for number, span in lost.items()}})
         raise PipelineError(
-            f"messages of {topic} were deleted before they were read: acknowledge --offsets '{named}' passes over them"
+            f"messages of {topic} were deleted before they were read: {acknowledging(topic, lost)} passes over them"
         )
     ahead = [number for number, offset in offsets.items() if number not in ends or offset > ends[number].next]
     if ahead:
         raise PipelineError(
             f"{topic} ends before the offsets that were read, in partitions {ahead}: it is another topic of that name"
         )
+
+
+def acknowledging(topic: str, spans: Mapping[int, tuple[int, int]]) -> str:
+    """Write the command that acknowledges [first, next) offsets by partition; its reason is the person's."""
+    return f"acknowledge --offsets '{json.dumps({topic: {str(number): span for number, span in spans.items()}})}'"

@@ -60,7 +60,7 @@ class ByHand:
         self.dead_letters_topic = kafka.create_topic(names.topic("dead"), partitions=1)
         self.bucket = s3.create_bucket(names.bucket())
         self.declared: Callable[[dict[str, Any]], dict[str, Any]] = dict
-        """What a format would make of an entry: its values, with types that JSON lacks."""
+        """Give the values that a format would make of an entry, with types that JSON lacks."""
         self._reached = dict.fromkeys(range(partitions), 0)
         self._flushes = 0
 

@@ -118,7 +118,7 @@ NOT_FOR_THE_FAST_LANE = settings(
 
 
 class AnyFormat(InputSettings):
-    """Of a format that is no setting of the product."""
+    """The format is no setting of the product."""
 
     format: Any
 

@@ -70,7 +70,7 @@ def test_text_that_a_type_does_not_write_is_refused(kind: Scalar, text: str) -> 
 @pytest.mark.parametrize("kind", [T.BYTES, T.DECIMAL, T.TIMESTAMP, T.DATE])
 @pytest.mark.parametrize("value", [1, 1.5, True, [], {}, msgspec.Raw(b"1e400")])
 def test_value_that_is_no_text_is_refused(kind: Scalar, value: Any) -> None:
-    """Of a type that JSON writes as text."""
+    """JSON writes the type as text."""
     _refuse(kind, value)
 
 

@@ -20,7 +20,7 @@ def test_formats_of_the_setting_are_those_of_the_worker_and_of_the_second_opinio
 
 
 class AnyFormat(InputSettings):
-    """Of a format that is no setting of the product."""
+    """The format is no setting of the product."""
 
     format: Any
 

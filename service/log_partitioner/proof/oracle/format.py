@@ -11,6 +11,9 @@ Reasons = frozenset[Reason]
 NO_REASONS: Reasons = frozenset()
 
 
+_WHITESPACE = b" \t\r\n"
+
+
 class DeadError(Exception):
     """A record, or a part of one, is dead for these reasons."""
 
@@ -28,3 +31,8 @@ class Format(NamedTuple):
 
     lines: Callable[[bytes], list[bytes]] | None = None
     parse: Callable[[bytes], object] | None = None
+
+
+def lines_of(payload: bytes) -> list[bytes]:
+    """Return the lines that are not blank."""
+    return [line for line in payload.split(b"\n") if line.strip(_WHITESPACE)]

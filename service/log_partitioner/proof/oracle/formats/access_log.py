@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from log_partitioner.config.settings import InputSettings
 from log_partitioner.formats.dead_letter import Reason
-from log_partitioner.proof.oracle.format import DeadError, Format
+from log_partitioner.proof.oracle.format import DeadError, Format, lines_of
 
-_BLANK = b" \t\r\n"
 _STATUS_DIGITS, _SIZE_DIGITS = 3, 18
 
 
 def access_log(_settings: InputSettings) -> Format:
     """Return the rules of `access-log`."""
-    return Format(lines=lambda payload: [line for line in payload.split(b"\n") if line.strip(_BLANK)], parse=_entry)
+    return Format(lines=lines_of, parse=_entry)
 
 
 class _Rest:
