@@ -6,6 +6,7 @@ Names and bounds are few and small on purpose: fields have to meet, and limits h
 from __future__ import annotations
 
 import json
+import struct
 from base64 import b64encode
 from collections.abc import Iterable
 from typing import Any, cast
@@ -14,6 +15,7 @@ import msgspec
 from hypothesis import settings
 from hypothesis import strategies as st
 
+from log_partitioner.avro.binary import encode_long, encode_string, pack_double
 from log_partitioner.avro.entry_types import EntryTypes
 from log_partitioner.avro.infer import INT64_MAX, INT64_MIN, LONG53_MAX
 from log_partitioner.avro.schema_types import ArrayType, MapType, RecordType, Scalar, Type
@@ -215,3 +217,136 @@ def sealed_objects(
     assert [step.rows for step in steps] == sorted(step.rows for step in steps), "rows are counted as they are written"
     assert not steps or steps[-1].rows == len(rows)
     return [step.finished for step in steps if step.finished is not None]
+
+
+AVRO_LOGICAL: list[Any] = [
+    {"type": "int", "logicalType": "date"},
+    {"type": "int", "logicalType": "time-millis"},
+    {"type": "int", "logicalType": "timestamp-millis"},  # not valid: a plain int
+    *({"type": "long", "logicalType": f"{name}-{unit}"} for name in ("timestamp", "local-timestamp", "time")
+      for unit in ("millis", "micros", "nanos")),
+    {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 3},
+    {"type": "bytes", "logicalType": "decimal", "precision": 90, "scale": 80},
+    {"type": "bytes", "logicalType": "decimal", "precision": 4},
+    {"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 5},  # not valid
+    {"type": "bytes", "logicalType": "decimal"},
+    {"type": "bytes", "logicalType": "big-decimal"},
+    {"type": "string", "logicalType": "uuid"},
+    {"type": {"type": "string"}, "avro.java.string": "String"},
+]  # fmt: skip
+AVRO_FIXED: list[Any] = [
+    {"size": 0}, {"size": 3}, {"size": 12, "logicalType": "duration"}, {"size": 16, "logicalType": "uuid"},
+    {"size": 4, "logicalType": "decimal", "precision": 9, "scale": 2}, {"size": 5, "logicalType": "uuid"},
+]  # fmt: skip
+AVRO_PRIMITIVES = ["null", "boolean", "int", "long", "float", "double", "bytes", "string"]
+_AVRO_LONGS = st.integers(INT64_MIN, INT64_MAX) | st.integers(-(10**15), 10**15) | st.integers(-(10**17), 10**17)
+
+
+@st.composite
+def avro_schemas(draw: st.DrawFn, *, depth: int = 3, named: list[str] | None = None) -> Any:
+    """Make a schema of Avro, any type within any other; records may hold themselves."""
+    named = [] if named is None else named
+    kinds = ["primitive", "logical", "fixed", "enum", "record", "array", "map", "union", "known"]
+    kind = draw(st.sampled_from(kinds if depth else kinds[:4]))
+    inner = avro_schemas(depth=depth - 1, named=named)
+    if kind == "primitive" or (kind == "known" and not named):
+        return draw(st.sampled_from(AVRO_PRIMITIVES))
+    if kind == "logical":
+        return draw(st.sampled_from(AVRO_LOGICAL))
+    if kind == "known":
+        return draw(st.sampled_from(named))
+    if kind in ("array", "map"):
+        return {"type": kind, "items" if kind == "array" else "values": draw(inner)}
+    if kind == "union":
+        return draw(avro_unions(inner))
+    name = f"x.y.{kind}{len(named)}"
+    named.append(name)
+    space, _, short = name.rpartition(".")
+    head = {"type": kind, **draw(st.sampled_from([{"name": name}, {"name": short, "namespace": space}]))}
+    if kind == "fixed":
+        return head | draw(st.sampled_from(AVRO_FIXED))
+    if kind == "enum":
+        return head | {"symbols": ["RED", "GREEN"][: draw(st.integers(1, 2))]}
+    keys = draw(st.lists(st.sampled_from(["a", "b", "c", "user", "time"]), unique=True, max_size=4))
+    return head | {"fields": [{"name": key, "type": draw(inner)} for key in keys]}
+
+
+@st.composite
+def avro_unions(draw: st.DrawFn, inner: st.SearchStrategy[Any]) -> list[Any]:
+    """Make a union, mostly with null; no branch is a union, and each is of another kind or has another name."""
+    branches = {str(kind_of_avro(one)): one for one in draw(st.lists(inner, max_size=3)) if not isinstance(one, list)}
+    branches |= {"null": "null"} if draw(st.booleans()) or not branches else {}
+    return draw(st.permutations([*branches.values()]))
+
+
+def kind_of_avro(schema: Any) -> Any:
+    """Return what branches of a union differ by: the name of a type that has one, or the kind."""
+    while isinstance(schema, dict) and "name" not in schema:
+        schema = schema["type"]
+    return f"{schema.get('namespace', 'x.y')}.{schema['name']}".split(".")[-1] if isinstance(schema, dict) else schema
+
+
+def settled(schema: Any, named: dict[str, Any]) -> Any:
+    """Return a schema in which a name that nothing before it defines is `long`; `named` gets what it defines."""
+    if isinstance(schema, list):
+        return [settled(branch, named) for branch in schema]
+    if isinstance(schema, str):
+        return schema if schema in named or schema in AVRO_PRIMITIVES else "long"
+    if "name" in schema:
+        made = {**schema}
+        named[schema["name"] if "." in schema["name"] else f"{schema['namespace']}.{schema['name']}"] = made
+        made["fields"] = [{**field, "type": settled(field["type"], named)} for field in schema.get("fields", ())]
+        return made
+    return schema | {part: settled(schema[part], named) for part in ("items", "values") if part in schema}
+
+
+@st.composite
+def avro_inputs(draw: st.DrawFn) -> tuple[Any, bytes]:
+    """Make a schema, and write a value of it."""
+    named: dict[str, Any] = {}
+    schema = settled(draw(avro_schemas()), named)
+    return schema, draw(avro_payloads(schema, named))
+
+
+@st.composite
+def avro_payloads(draw: st.DrawFn, schema: Any, named: dict[str, Any], depth: int = 6) -> bytes:
+    """Write a value of a schema; one that nests without end is cut."""
+    if isinstance(schema, list):
+        ends = [n for n, one in enumerate(schema) if one == "null"] if depth < 0 else []
+        number = draw(st.sampled_from(ends or range(len(schema))))
+        return encode_long(number) + draw(avro_payloads(schema[number], named, depth))
+    if isinstance(schema, str):
+        if schema in named:
+            return draw(avro_payloads(named[schema], named, depth)) if depth > -4 else b""
+        return draw(_AVRO_PLAIN[schema])
+    kind = schema["type"]
+    inner = depth - 1
+    if kind in ("array", "map"):
+        items = []
+        for _ in range(draw(st.integers(0, 3 if depth > 0 else 0))):
+            key = encode_string(draw(texts)) if kind == "map" else b""
+            items.append(key + draw(avro_payloads(schema["items" if kind == "array" else "values"], named, inner)))
+        written = b"".join(items)
+        head = encode_long(len(items))
+        if items and draw(st.booleans()):
+            head = encode_long(-len(items)) + encode_long(len(written))
+        return (head + written if items else b"") + b"\0"
+    if kind == "fixed":
+        return draw(st.binary(min_size=schema["size"], max_size=schema["size"]))
+    if kind == "enum":
+        return encode_long(draw(st.integers(0, len(schema["symbols"]) - 1)))
+    if kind == "record":
+        return b"".join(draw(avro_payloads(field["type"], named, inner)) for field in schema["fields"])
+    return draw(avro_payloads(kind, named, depth))
+
+
+_AVRO_PLAIN: dict[str, st.SearchStrategy[bytes]] = {
+    "null": st.just(b""),
+    "boolean": st.sampled_from([b"\0", b"\1"]),
+    "int": st.integers(-(2**31), 2**31 - 1).map(encode_long),
+    "long": _AVRO_LONGS.map(encode_long),
+    "float": st.floats(width=32).map(lambda number: struct.pack("<f", number)),
+    "double": st.floats().map(pack_double),
+    "bytes": st.binary(max_size=6).map(lambda data: encode_long(len(data)) + data),
+    "string": texts.map(encode_string),
+}

@@ -28,6 +28,7 @@ from log_partitioner.config.section import (
 from log_partitioner.config.settings import Settings
 from log_partitioner.config.sources import SourcedSettings, read_settings
 from log_partitioner.errors import SettingsError
+from log_partitioner.input.formats import find_problems
 
 PREFIX = "PIPELINE_"
 _OF_SECRETS = ("password", "passwd", "passphrase", "secret", "key.pem", "jaas", "credential")
@@ -216,7 +217,7 @@ def load_all() -> JobSettings:
     jobs = read_settings(PipelineSettings)
     problems = jobs.with_rules(_catalog_problems(jobs.settings))
     try:
-        worker = load()
+        worker = load(find_problems)
     except SettingsError as error:
         raise SettingsError([*error.problems, *problems]) from error
     if problems:

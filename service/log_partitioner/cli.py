@@ -20,6 +20,7 @@ from log_partitioner.batch.fast_lane import why_no_lane
 from log_partitioner.config import checks
 from log_partitioner.config.settings import Settings
 from log_partitioner.errors import LogPartitionerError, SettingsError
+from log_partitioner.input.formats import find_problems
 from log_partitioner.offsets import command as offsets
 from log_partitioner.outside import connect
 from log_partitioner.proof.audit import run as audit
@@ -121,7 +122,7 @@ def _audit(options: argparse.Namespace) -> int:
 
     More: docs/AUDIT.md
     """
-    settings = checks.load()
+    settings = checks.load(find_problems)
     privacy.hide(settings.secrets)
     try:
         return audit.main(options, settings)
@@ -167,7 +168,7 @@ def _offsets(options: argparse.Namespace) -> int:
 
     More: docs/RUNBOOK.md
     """
-    settings = checks.load()
+    settings = checks.load(find_problems)
     privacy.hide(settings.secrets)
     return offsets.main(options, settings)
 
@@ -226,7 +227,7 @@ def _try(options: argparse.Namespace) -> int:
 
     More: docs/CONFIGURATION.md
     """
-    settings = checks.load(kind=trial.TrialSettings)
+    settings = checks.load(find_problems, kind=trial.TrialSettings)
     privacy.hide(settings.secrets)
     return trial.main(options, settings)
 
@@ -238,7 +239,7 @@ def _load_for_worker() -> Settings:
         privacy.hide(settings.secrets)
         return find_refused(settings)
 
-    return checks.load(ask_library)
+    return checks.load(find_problems, ask_library)
 
 
 def _config_schema(_options: argparse.Namespace) -> int:

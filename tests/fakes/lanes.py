@@ -117,7 +117,7 @@ def assert_decoded_alike(decoded: Decoded, value: bytes | None, rules: InputSett
             assert one.value is not None
             assert one.reasons <= {Reason.TOO_DEEP}  # the worker counts depth when it infers the type
             for own, others in ((values[number], one.value), (around[number], one.envelope)):
-                assert canonical(decoder.parse(msgspec.json.encode(own).decode())) == canonical(others)
+                assert canonical(decoder.parse(encode_json(own).decode())) == canonical(others)
         else:
             assert bad[number] in one.reasons
 

@@ -8,22 +8,25 @@ import json
 from functools import partial
 from typing import Any
 
-import msgspec
 from backports import zstd
 from hypothesis import given
 from hypothesis import strategies as st
 
 from log_partitioner.config.settings import InputSettings
 from log_partitioner.formats.model import Headers
+from log_partitioner.formats.values import encode_json
 from log_partitioner.input.decode import RecordDecoder
 from log_partitioner.input.formats import FORMATS
 from log_partitioner.input.json_text import JsonDecoder, UndecodableError, split_array, split_object
 from tests.fakes.lanes import assert_decoded_alike
+from tests.fakes.schemas import with_schema
 from tests.property.avro_reading import canonical
 from tests.strategies import json_values, names, times_as_many
 from tests.toy_format import oracle, worker
 
 ENTRIES_MAX = 50
+SCHEMA = {"type": "map", "values": ["null", "long", "string", "bytes", {"type": "array", "items": "double"}]}
+SCHEMA = {"type": "record", "name": "R", "fields": [{"name": "a", "type": SCHEMA}, {"name": "b", "type": "string"}]}
 json_entries = st.dictionaries(names, json_values(), max_size=4)
 json_texts = st.tuples(
     st.lists(json_entries | json_values(), max_size=4), st.booleans(), st.sampled_from([None, 1])
@@ -66,7 +69,7 @@ class Bounded(InputSettings):
 
 def rules_of(form: str = "json", **others: Any) -> InputSettings:
     """Make rules with small limits."""
-    return Bounded(format=form, record_bytes_max=20_000, inexact_numbers="text", **others)
+    return with_schema(Bounded(format=form, record_bytes_max=20_000, inexact_numbers="text", **others), SCHEMA)
 
 
 def check(rules: InputSettings, value: bytes, headers: Headers = ()) -> None:
@@ -81,7 +84,7 @@ def check(rules: InputSettings, value: bytes, headers: Headers = ()) -> None:
     assert len(found) <= ENTRIES_MAX
     for _, entry, text, _ in decoded.entries:
         assert type(entry) is dict
-        msgspec.json.encode(entry)  # refuses what no UTF-8 can hold
+        encode_json(entry)  # refuses what no UTF-8 can hold
         assert _exact(JsonDecoder(keep_inexact_text=True).decode_again(text)) == _exact(entry)
 
 

@@ -112,8 +112,8 @@ def _places(settings: Settings) -> Iterator[str]:
 
 def _paths(settings: Settings) -> Iterator[str]:
     source = settings.input
-    if source.entries_path is not None and source.format != "json":
-        yield f"input.entries_path is of input.format json: a line of {source.format} is one entry"
+    if source.entries_path is not None and source.format not in ("json", "avro"):
+        yield f"input.entries_path is of input.format json and avro: a line of {source.format} is one entry"
     try:
         parse_entries_path(source.entries_path or "entries")
     except ValueError as error:

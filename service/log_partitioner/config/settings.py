@@ -95,8 +95,10 @@ class InputSettings(Section):
     entries_per_record_max: ClassVar[int] = 100_000  # more is a dead letter,
     json_depth_max: ClassVar[int] = 100  # and so are more levels of nesting in an entry
 
-    format: Literal["json", "ndjson", "access-log"] = "json"
-    """json: an object, an array of objects or an envelope; ndjson: one object per line; access-log: one line each."""
+    format: Literal["json", "ndjson", "access-log", "avro"] = "json"
+    """json: an object, an array of objects or an envelope; ndjson: one object per line; access-log: one line each; avro: one value by input.schema_file."""
+    schema_file: Path | None = None
+    """File with the schema (.avsc) that producers write avro by; read once, at the start."""
     framing: Literal["none", "confluent"] = "none"
     """confluent: the id of a schema stands in five bytes before the content, or in a header; none: nothing does."""
     entries_path: str | None = None
@@ -107,6 +109,16 @@ class InputSettings(Section):
     """Bytes of a record after decompression; larger is a dead letter."""
     inexact_numbers: Literal["round", "text"] = "round"
     """A number that a double does not hold: round it to the nearest, or keep its JSON text."""
+
+    @cached_property
+    def schema_text(self) -> str:
+        """What `schema_file` holds. It goes with settings to where the file is not.
+
+        Raises:
+            OSError, UnicodeDecodeError: it cannot be read.
+        """
+        assert self.schema_file is not None, "no schema file is set"
+        return self.schema_file.read_text()
 
 
 class UserSettings(Section):

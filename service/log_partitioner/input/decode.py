@@ -61,12 +61,14 @@ class RecordDecoder:
     def __init__(self, rules: InputSettings) -> None:
         self._rules = rules
         self.json = JsonDecoder(keep_inexact_text=rules.inexact_numbers == "text")
-        self._format = form = format_of(rules)
+        form = format_of(rules)
+        self._split = form.split
+        self._read = form.read if form.read_by is None else form.read_by(rules.schema_text)
         self._unframe = FRAMINGS[rules.framing]
         self._parts = PartReader(self.json, elements_max=rules.entries_per_record_max)
         self._steps = parse_entries_path(rules.entries_path) if rules.entries_path else ()
         # The most frequent record is one object with nothing around it, of at most so many bytes.
-        is_plain = not (form.read or form.split or self._unframe or rules.entries_path)
+        is_plain = not (self._read or form.split or self._unframe or rules.entries_path)
         self._object_bytes_max = rules.record_bytes_max if is_plain else 0
 
     def decode(self, value: bytes | None, headers: Headers = ()) -> Decoded:
@@ -78,7 +80,7 @@ class RecordDecoder:
                 return Decoded([(0, self.json.decode_fast(value), value, None)], [], len(value))
             except FAST_REFUSALS:
                 pass  # it has to be looked at
-        read, split = self._format.read, self._format.split
+        read, split = self._read, self._split
         try:
             payload = decompress(value, self._rules.record_bytes_max)
             size = len(payload)
@@ -96,7 +98,7 @@ class RecordDecoder:
         """Return the setting that reads a record which these do not read; empty if none is known."""
         if value[0] == 0 and self._unframe is None:
             return "; it begins as with the id of a schema, which input.framing = confluent takes away"
-        if str(error).startswith("Extra data") and self._format.split is None:
+        if str(error).startswith("Extra data") and self._split is None:
             return "; input.format = ndjson reads one object per line"
         return ""
 

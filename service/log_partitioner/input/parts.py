@@ -71,7 +71,7 @@ def is_list(part: Any) -> bool:
 
 def is_object(part: Any) -> bool:
     """Return whether a part is an object, or begins as one."""
-    return part.lstrip(WHITE)[:1] == b"{" if type(part) is bytes else type(part) is dict
+    return part.lstrip(WHITE)[:1] == b"{" if type(part) is bytes else isinstance(part, dict)
 
 
 def members_of(part: Any) -> dict[str, Any]:
@@ -80,7 +80,7 @@ def members_of(part: Any) -> dict[str, Any]:
     Raises:
         UndecodableError: its text does not tell where a member ends.
     """
-    if type(part) is dict:
+    if isinstance(part, dict):
         return dict(part)
     try:
         return {name: bytes(value) for name, value in _members_decoder.decode(part).items()}

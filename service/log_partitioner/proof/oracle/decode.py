@@ -74,7 +74,9 @@ class Decoder:
     def __init__(self, settings: InputSettings) -> None:
         self._settings = settings
         self._unframe = FRAMINGS[settings.framing]
-        self._format = FORMATS[settings.format](settings)
+        form = FORMATS[settings.format](settings)
+        self._lines = form.lines
+        self._value_of = form.parse if form.parse_by is None else form.parse_by(settings.schema_text)
         self._path = _read_path(settings.entries_path or "")
         self.parse: Parse = parse_rounding if settings.inexact_numbers == "round" else parse_keeping
 
@@ -89,7 +91,7 @@ class Decoder:
         return _dead(frozenset({Reason.TOO_MANY_ENTRIES})) if is_long else decoded
 
     def _decode_payload(self, payload: bytes) -> DecodedRecord:
-        lines, parse = self._format.lines, self._format.parse
+        lines, parse = self._lines, self._value_of
         if lines is not None:
             return DecodedRecord([self._entry_of_line(line) for line in lines(payload)])
         if parse is not None:
@@ -98,10 +100,10 @@ class Decoder:
         return self._decode_json(payload.decode("utf-8", "surrogateescape"))
 
     def _entry_of_line(self, line: bytes) -> DecodedEntry:
-        if self._format.parse is None:
+        if self._value_of is None:
             return self._entry_of_text(line.decode("utf-8", "surrogateescape"))
         try:
-            return self._entry(self._format.parse(line), may_be_deep=True)
+            return self._entry(self._value_of(line), may_be_deep=True)
         except DeadError as error:
             return DecodedEntry(None, error.reasons)
 
@@ -220,7 +222,7 @@ class Decoder:
     def _entry(self, value: object, *, may_be_deep: bool) -> DecodedEntry:
         is_too_deep = may_be_deep and depth_of(value) > self._settings.json_depth_max
         reasons = frozenset({Reason.TOO_DEEP}) if is_too_deep else NO_REASONS
-        if isinstance(value, dict):
+        if type(value) is dict:  # a map by its schema is none
             return DecodedEntry(value, reasons)
         return DecodedEntry(None, reasons | {Reason.NOT_AN_OBJECT})
 

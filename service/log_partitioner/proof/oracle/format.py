@@ -22,15 +22,19 @@ class DeadError(Exception):
         self.reasons: Reasons = frozenset(reasons)
 
 
+Parse = Callable[[bytes], object]
+
+
 class Format(NamedTuple):
     """Rules for decompressed payloads of one kind; they raise nothing but DeadError.
 
     `lines` gives the parts of a payload that are an entry each; without it a payload is one part. `parse` gives the
-    value of a part; without it parts are JSON text.
+    value of a part, and `parse_by` such a function from the text of a schema; without either parts are JSON text.
     """
 
     lines: Callable[[bytes], list[bytes]] | None = None
-    parse: Callable[[bytes], object] | None = None
+    parse: Parse | None = None
+    parse_by: Callable[[str], Parse] | None = None
 
 
 def lines_of(payload: bytes) -> list[bytes]:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from log_partitioner.config.settings import InputSettings
 from log_partitioner.proof.oracle.format import Format
 from log_partitioner.proof.oracle.formats.access_log import access_log
+from log_partitioner.proof.oracle.formats.avro import avro
 from log_partitioner.proof.oracle.formats.json import json
 from log_partitioner.proof.oracle.formats.ndjson import ndjson
 
@@ -14,4 +15,5 @@ FORMATS: dict[str, Callable[[InputSettings], Format]] = {
     "json": json,
     "ndjson": ndjson,
     "access-log": access_log,
+    "avro": avro,
 }

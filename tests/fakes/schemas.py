@@ -1,0 +1,16 @@
+"""Settings of a format with schemas, without a file."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, TypeVar
+
+from log_partitioner.config.settings import InputSettings
+
+R = TypeVar("R", bound=InputSettings)
+
+
+def with_schema(rules: R, schema: Any) -> R:
+    """Give settings the text that their file would hold."""
+    rules.__dict__["schema_text"] = json.dumps(schema)
+    return rules

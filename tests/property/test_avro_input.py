@@ -1,0 +1,94 @@
+"""Avro payloads: whatever their schema, worker and second opinion read the same, and a row holds it (DESIGN 3.1)."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import fastavro
+from hypothesis import given
+from hypothesis import strategies as st
+
+from log_partitioner.avro.infer import infer_entry
+from log_partitioner.avro.row_encoder import entry_encoder
+from log_partitioner.avro.schema import row_schema
+from log_partitioner.config.settings import InputSettings, SchemaBounds
+from log_partitioner.formats.values import encode_json
+from log_partitioner.input.decode import RecordDecoder
+from log_partitioner.proof.oracle import decode as oracle
+from log_partitioner.proof.oracle.equal import canonical
+from log_partitioner.proof.oracle.expected_schema import type_of_entry
+from log_partitioner.proof.oracle.json_text import parse_keeping
+from log_partitioner.proof.oracle.published_schema import PublishedSchema
+from tests.fakes.lanes import assert_decoded_alike
+from tests.fakes.schemas import with_schema
+from tests.property.test_second_opinion import as_oracle, as_parsed
+from tests.strategies import avro_inputs, decode_again, times_as_many
+
+LIMITS = SchemaBounds()
+
+
+def record_of(schema: Any) -> Any:
+    """Put a schema into a record, between two fields."""
+    before = {"name": "before", "type": "int"}
+    return {"type": "record", "name": "Top", "fields": [before, {"name": "it", "type": schema}]}
+
+
+def rules_of(schema: Any, **others: Any) -> InputSettings:
+    """Make rules with small limits."""
+    return with_schema(InputSettings(format="avro", record_bytes_max=3_000, **others), schema)
+
+
+@times_as_many(4)
+@given(avro_inputs(), st.sampled_from([None, "it", "it[]", "it.a", "it[].a[]", "a"]), st.booleans())
+def test_payload_is_decoded_as_the_second_opinion_says(
+    drawn: tuple[Any, bytes], entries_path: str | None, is_in_record: Any
+) -> None:
+    """Any type of Avro within any other, alone or in a record, with a path to entries and without."""
+    schema, payload = drawn
+    rules = rules_of(record_of(schema) if is_in_record else schema, entries_path=entries_path)
+    value = b"\2" + payload if is_in_record else payload
+    assert_decoded_alike(RecordDecoder(rules).decode(value), value, rules)
+
+
+@times_as_many(4)
+@given(avro_inputs())
+def test_row_of_a_payload_reads_back_equal_and_has_the_type_of_the_second_opinion(drawn: tuple[Any, bytes]) -> None:
+    """Each type and each logical type, with null and in unions of others."""
+    schema, payload = drawn
+    rules, value = rules_of(record_of(schema)), b"\2" + payload
+    decoded = RecordDecoder(rules).decode(value)
+    if not decoded.entries:
+        return
+    ((_, entry, text, _),) = decoded.entries
+    (other,) = oracle.Decoder(rules).decode(value).entries
+    kind = infer_entry(entry, LIMITS)
+    assert other.value is not None
+    assert as_oracle(kind) == type_of_entry(other.value, depth_max=LIMITS.depth_max)
+    published, out = PublishedSchema(row_schema(kind).text, parse_keeping), bytearray()
+    entry_encoder(kind, kind, LIMITS)(decode_again(text), out)
+    _, *fields = published.avro["fields"]
+    row = fastavro.schemaless_reader(io.BytesIO(out), {**published.avro, "fields": fields}, None)
+    assert published.restore(row) == canonical(other.value) == canonical(as_parsed(entry))
+    assert encode_json(entry) == text
+
+
+@st.composite
+def damaged(draw: st.DrawFn) -> tuple[Any, bytes]:
+    """Write a payload, and cut, change or lengthen it in a few places; or write any bytes."""
+    schema, payload = draw(avro_inputs())
+    payload = draw(st.just(payload) | st.binary(max_size=40))
+    for _ in range(draw(st.integers(0, 3))):
+        at = draw(st.integers(0, len(payload)))
+        some = draw(st.binary(max_size=3) | st.sampled_from([b"\xff" * 9 + b"\1", b"\xfe\xff\xff\xff\x0f", b"\x80" * 11]))
+        payload = payload[:at] + some + payload[at + draw(st.integers(0, 3)) :]
+    return schema, payload[: draw(st.integers(0, 60))]
+
+
+@times_as_many(8)
+@given(damaged())
+def test_damaged_payload_is_dead_or_alive_as_the_second_opinion_says(drawn: tuple[Any, bytes]) -> None:
+    """Never an exception, never more memory than a record may take, and a reason that both name."""
+    schema, payload = drawn
+    rules, value = rules_of(record_of(schema)), b"\2" + payload
+    assert_decoded_alike(RecordDecoder(rules).decode(value), value, rules)
