@@ -6,8 +6,6 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import msgspec
-
 from log_partitioner.batch.batch import Opening
 from log_partitioner.batch.fast_lane import why_no_lane
 from log_partitioner.batch.messages import rows_in

@@ -26,6 +26,7 @@ from tests.property.test_second_opinion import as_oracle, as_parsed
 from tests.strategies import avro_inputs, decode_again, times_as_many
 
 LIMITS = SchemaBounds()
+NUMBERS = [b"\xff" * 9 + b"\1", b"\xff" * 9 + b"\2", b"\xfe\xff\xff\xff\x0f", b"\x80" * 9 + b"\0", b"\x80" * 11]
 
 
 def record_of(schema: Any) -> Any:
@@ -80,7 +81,7 @@ def damaged(draw: st.DrawFn) -> tuple[Any, bytes]:
     payload = draw(st.just(payload) | st.binary(max_size=40))
     for _ in range(draw(st.integers(0, 3))):
         at = draw(st.integers(0, len(payload)))
-        some = draw(st.binary(max_size=3) | st.sampled_from([b"\xff" * 9 + b"\1", b"\xfe\xff\xff\xff\x0f", b"\x80" * 11]))
+        some = draw(st.binary(max_size=3) | st.sampled_from(NUMBERS))
         payload = payload[:at] + some + payload[at + draw(st.integers(0, 3)) :]
     return schema, payload[: draw(st.integers(0, 60))]
 

@@ -104,6 +104,8 @@ class RecordDecoder:
 
     def _document(self, document: Any, size: int) -> Decoded:
         """Decode entries of a list or of an envelope, or the one entry that a document is."""
+        if type(document) is dict and not self._steps:  # most are
+            return Decoded([(0, document, encode_json(document), None)], [], size)
         if is_list(document):
             return self._sort_out(self._parts.elements(document), size)
         found = self._some(self._follow(document, self._steps))

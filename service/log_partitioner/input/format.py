@@ -24,8 +24,8 @@ class Format(NamedTuple):
 
     `split` yields the parts of a payload that are an entry each. Without it a payload is one part: an entry, or a list
     or an object that has them. `read` gives the value of a part; in a format with schemas `read_by` makes it from the
-    text of one, or raises SchemaError. Without either parts are JSON text, which stays as it is in rows. `compiled` says
-    as what the fast lane reads payloads; None: it does not.
+    text of one, or raises SchemaError. Without either parts are JSON text, which stays as it is in rows. `compiled`
+    says as what the fast lane reads payloads; None: it does not.
     """
 
     split: Callable[[bytes], Iterator[bytes]] | None = None

@@ -1,6 +1,6 @@
 """`avro`: a payload is one value in Avro's binary encoding, by the schema of its writer (DESIGN 3.1).
 
-A schema becomes closures, one a type. They end on any payload: values count towards `input.record_bytes_max`, so that a
+A schema becomes closures, one a type. They end on any payload: values count towards the bytes of a record, so that a
 few bytes cannot become more JSON than that.
 """
 
@@ -68,7 +68,9 @@ def _read_by(rules: InputSettings, schema: str) -> Read:
         decode = _Types(rules.json_depth_max).of(parsed, "").decode
     except KeyError as error:
         raise SchemaError(f"a type lacks {error}") from error
-    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+    except RecursionError as error:
+        raise SchemaError("it nests without end") from error
+    except (ValueError, TypeError) as error:
         raise SchemaError(str(error)) from error
 
     def read(payload: bytes) -> Any:
@@ -100,13 +102,15 @@ class _Types:
             if known is None:
                 raise SchemaError(f"{schema} is no type")
             return known
+        if not isinstance(schema, dict):
+            raise SchemaError(f"{schema} is no type")
         kind = schema["type"]
         if kind == "array":
             return _Type(kind, self._array(self.of(schema["items"], space).decode))
         if kind == "map":
             return _Type(kind, self._map(self.of(schema["values"], space).decode))
         if kind in ("record", "error", "enum", "fixed"):
-            return self._define(kind, schema, _full_name(schema["name"], schema.get("namespace", space)))
+            return self._define(kind, schema, _full_name(_name(schema["name"]), schema.get("namespace", space)))
         made, convert = self.of(kind, space), converter(schema)
         if convert is None:
             return made
@@ -117,15 +121,15 @@ class _Types:
             raise SchemaError(f"{name} is there twice")
         fields: dict[str, _Decode] = {}
         if kind == "enum":
-            decode = _enum([f"{symbol}" for symbol in schema["symbols"]])
+            decode = _enum([*map(_name, schema["symbols"])])
         elif kind == "fixed":
-            decode = _fixed(schema["size"], converter(schema) or _base64)
+            decode = _fixed(_size(schema["size"]), converter(schema) or _base64)
         else:
-            decode = self._record(fields, sum(_VALUE_BYTES + len(one["name"]) for one in schema["fields"]))
+            decode = self._record(fields, sum(_VALUE_BYTES + len(_name(one["name"])) for one in schema["fields"]))
         self._named[name] = made = _Type(name, decode, is_named=True)
         if kind in ("record", "error"):  # a field may be of the record itself
             space = name.rpartition(".")[0]
-            fields.update((f"{one['name']}", self.of(one["type"], space).decode) for one in schema["fields"])
+            fields.update((one["name"], self.of(one["type"], space).decode) for one in schema["fields"])
             if len(fields) < len(schema["fields"]):
                 raise SchemaError(f"{name} has two fields of one name")
         return made
@@ -157,7 +161,12 @@ class _Types:
         decoders = [self._tag(one) if is_tagged and one.name != "null" else one.decode for one in branches]
 
         def decode(cursor: _Cursor, depth: int) -> Any:
-            number = _long(cursor)
+            byte = cursor.data[cursor.at]
+            if byte < _MORE and not byte & 1:  # most are
+                cursor.at += 1
+                number = byte >> 1
+            else:
+                number = _long(cursor)
             if not 0 <= number < len(decoders):
                 raise _malformed(f"branch {number} of a union of {len(decoders)}")
             return decoders[number](cursor, depth)
@@ -179,6 +188,18 @@ class _Types:
 
 def _malformed(message: str) -> UndecodableError:
     return UndecodableError(Reason.MALFORMED, message)
+
+
+def _name(given: Any) -> str:
+    if not isinstance(given, str):
+        raise SchemaError(f"{given} is no name")
+    return given
+
+
+def _size(given: Any) -> int:
+    if not isinstance(given, int) or given < 0:
+        raise SchemaError(f"{given} is no size")
+    return given
 
 
 def _full_name(name: str, space: str | None) -> str:
@@ -203,6 +224,9 @@ def _long(cursor: _Cursor, _depth: int = 0) -> int:
     data, at = cursor.data, cursor.at
     byte = data[at]
     at += 1
+    if byte < _MORE:
+        cursor.at = at
+        return (byte >> 1) ^ -(byte & 1)
     number, shift = byte & _DIGITS, 7
     while byte & _MORE:
         if shift == _VARINT_BITS:
@@ -255,8 +279,12 @@ def _short_bytes(cursor: _Cursor, depth: int) -> bytes:
 
 
 def _string(cursor: _Cursor, _depth: int = 0) -> str:
+    size, begin = _long(cursor), cursor.at
+    cursor.at = end = begin + size
+    if not begin <= end <= len(cursor.data):
+        raise _malformed(f"{size} bytes are due at byte {begin} of {len(cursor.data)}")
     try:
-        return cursor.take(_long(cursor)).decode()
+        return cursor.data[begin:end].decode()
     except UnicodeDecodeError as error:
         raise UndecodableError(Reason.INVALID_UNICODE, str(error)) from error
 
@@ -277,8 +305,6 @@ def _enum(symbols: list[str]) -> _Decode:
 
 
 def _fixed(size: int, convert: Callable[[bytes], Any]) -> _Decode:
-    if type(size) is not int or size < 0:
-        raise SchemaError(f"{size} is no size")
     return lambda cursor, _depth: convert(cursor.take(size))
 
 

@@ -23,15 +23,14 @@ Convert = Callable[[Any], Any]
 
 def converter(schema: Mapping[str, Any]) -> Convert | None:
     """Return what makes an entry's value of the underlying one; None if the logical type is not known, or not valid."""
-    kind, logical, size = schema["type"], schema.get("logicalType"), schema.get("size")
+    kind, logical, size = schema["type"], schema.get("logicalType"), schema.get("size", 0)
     if not isinstance(kind, str) or not isinstance(logical, str):
         return None
     if logical == "decimal" and kind in ("bytes", "fixed"):
         precision, scale = schema.get("precision"), schema.get("scale", 0)
-        is_valid = type(precision) is int and type(scale) is int and 0 <= scale <= precision
-        if not is_valid or (kind == "fixed" and size > DECIMAL_BYTES_MAX):
+        if not isinstance(precision, int) or not isinstance(scale, int) or not 0 <= scale <= precision:
             return None
-        return partial(_decimal, scale=scale)
+        return partial(_decimal, scale=scale) if kind == "bytes" or size <= DECIMAL_BYTES_MAX else None
     if kind == "fixed":
         return {("uuid", _UUID_BYTES): _uuid, ("duration", _DURATION.size): _duration}.get((logical, size))
     return _NUMBERS.get((kind, logical))

@@ -19,6 +19,7 @@ from log_partitioner.proof.oracle.format import DeadError, Format
 _DAY_US = 86_400_000_000
 _EPOCH_DAY = datetime(1970, 1, 1, tzinfo=UTC).toordinal()
 _DECIMAL_BYTES_MAX, _PLAIN_SCALE_MAX = 1700, 64
+_BASE, _DIGITS_MAX = 128, 10  # of a number
 _UNITS_US = {"millis": 1000, "micros": 1}
 
 
@@ -41,12 +42,12 @@ class _Bytes:
         return bytes(taken)
 
     def number(self, size_bits: int = 64) -> int:
-        digits = []
-        while not digits or digits[-1] > 127:
-            if len(digits) == 10:
+        digits: list[int] = []
+        while not digits or digits[-1] >= _BASE:
+            if len(digits) == _DIGITS_MAX:
                 raise DeadError(Reason.MALFORMED)
             digits += self.next(1)
-        zigzag = sum((digit & 127) * 128**place for place, digit in enumerate(digits))
+        zigzag: int = sum(digit % _BASE * _BASE**place for place, digit in enumerate(digits))
         if zigzag >= 2**size_bits:
             raise DeadError(Reason.MALFORMED)
         return -(zigzag + 1) // 2 if zigzag % 2 else zigzag // 2
@@ -143,8 +144,7 @@ class _Schema:
         return _of_bytes(schema, data.next(schema["size"]))
 
     def _branch(self, branches: list[Any], branch: Any, data: _Bytes, depth: int) -> Any:
-        named = [one for one in branches if isinstance(one, dict) and one.get("is_named")]
-        if len(named) < 2 or branch["type"] == "null":
+        if sum("is_named" in one for one in branches) <= 1 or branch["type"] == "null":
             return self._value(branch, data, depth)
         self._go_down(depth)
         data.use(branch["tag"])
@@ -220,4 +220,4 @@ def _of_bytes(schema: Any, data: bytes) -> Any:
 
 def _is_decimal(schema: Any) -> bool:
     precision, scale = schema.get("precision"), schema.get("scale", 0)
-    return type(precision) is int and type(scale) is int and 0 <= scale <= precision
+    return isinstance(precision, int) and isinstance(scale, int) and 0 <= scale <= precision
