@@ -28,8 +28,18 @@ from log_partitioner.proof.oracle.json_text import parse_keeping
 from log_partitioner.proof.oracle.judge import Judge
 from log_partitioner.proof.oracle.published_schema import PublishedSchema
 from tests.fakes.lanes import RecordedEntry, recorded, settings
+from tests.fakes.schemas import with_schema
 from tests.property.test_pack_schema import neighbours
-from tests.strategies import LIMITS, decode_again, entries_near, entry_types, names, scalars, times_as_many
+from tests.strategies import (
+    LIMITS,
+    avro_payloads,
+    decode_again,
+    entries_near,
+    entry_types,
+    names,
+    scalars,
+    times_as_many,
+)
 from tests.strategies import entries as any_entries
 from tests.toy_format import oracle as _csv_of_the_oracle  # noqa: F401 - registers it
 from tests.toy_format import worker as _csv_of_the_worker  # noqa: F401
@@ -85,11 +95,21 @@ entries = st.fixed_dictionaries(
 )
 
 
+LOGICAL_TIME = {"type": "long", "logicalType": "timestamp-millis"}
+LOG = {"type": "record", "name": "Log", "fields": [
+    {"name": "user", "type": ["null", "string", "long", "double", "bytes"]},
+    {"name": "time", "type": ["string", "long", LOGICAL_TIME, {"type": "int", "logicalType": "date"}]},
+    {"name": "id", "type": ["null", "string", {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}]},
+]}  # fmt: skip
+
+
 @st.composite
 def values(draw: st.DrawFn) -> bytes:
     """Write some entries as an object, an array, an envelope or lines, with any white space around the parts."""
     texts = [draw(spaces) + json.dumps(draw(entries)) + draw(spaces) for _ in range(draw(st.integers(1, 3)))]
-    form = draw(st.sampled_from(["object", "array", "envelope", "lines", "nothing", "csv"]))
+    form = draw(st.sampled_from(["object", "array", "envelope", "lines", "nothing", "csv", "avro"]))
+    if form == "avro":
+        return draw(avro_payloads(LOG, {}))
     text = {
         "object": texts[0],
         "array": f"[{','.join(texts)}]",
@@ -124,6 +144,7 @@ class AnyFormat(InputSettings):
 
 
 CSV = settings(input=AnyFormat(format="csv"), id=IdSettings(paths=("id",)))
+AVRO = settings(input=with_schema(InputSettings(format="avro"), LOG), id=IdSettings(paths=("id",)))
 IN_TEXT = settings(
     user=UserSettings(paths=("log::user", "user")),
     id=IdSettings(paths=("log::id",)),
@@ -133,6 +154,7 @@ RULES = [
     NOT_FOR_THE_FAST_LANE,
     IN_TEXT,
     CSV,
+    AVRO,
     *(
         settings(
             user=UserSettings(missing_name=missing_name),
@@ -164,7 +186,7 @@ def test_worker_and_second_opinion_decide_the_same(
     The record comes a second time, which the fast lane takes if it is plain.
     """
     again = record._replace(offset=1)
-    is_fast = is_fast and given_settings not in (NOT_FOR_THE_FAST_LANE, IN_TEXT, CSV)
+    is_fast = is_fast and given_settings not in (NOT_FOR_THE_FAST_LANE, IN_TEXT, CSV, AVRO)
     rows, dead = recorded([record, again], given_settings, is_fast=is_fast)
     judged = [entry.deliverable for entry in Judge(given_settings).judge(record).entries]
     expected = {n: RecordedEntry(one.key, one.event_time_us, one.id) for n, one in enumerate(judged) if one is not None}

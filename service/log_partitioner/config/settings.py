@@ -112,7 +112,7 @@ class InputSettings(Section):
 
     @cached_property
     def schema_text(self) -> str:
-        """What `schema_file` holds. It goes with settings to where the file is not.
+        """The text in `schema_file`; once read it goes with the settings to where the file is not.
 
         Raises:
             OSError, UnicodeDecodeError: it cannot be read.

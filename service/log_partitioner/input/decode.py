@@ -62,7 +62,7 @@ class RecordDecoder:
         self._rules = rules
         self.json = JsonDecoder(keep_inexact_text=rules.inexact_numbers == "text")
         form = format_of(rules)
-        self._split = form.split
+        self._split, self._is_binary = form.split, form.read_by is not None
         self._read = form.read if form.read_by is None else form.read_by(rules.schema_text)
         self._unframe = FRAMINGS[rules.framing]
         self._parts = PartReader(self.json, elements_max=rules.entries_per_record_max)
@@ -82,7 +82,7 @@ class RecordDecoder:
                 pass  # it has to be looked at
         read, split = self._read, self._split
         try:
-            payload = decompress(value, self._rules.record_bytes_max)
+            payload = self._decompressed(value)
             size = len(payload)
             if not payload:
                 return Decoded([], [], 0)
@@ -93,6 +93,16 @@ class RecordDecoder:
             return self._document(payload if read is None else read(payload), size)
         except UndecodableError as error:
             return Decoded([], [Bad(None, error.reason, f"{error}{self._advice(value, error)}")], len(value))
+
+    def _decompressed(self, value: bytes) -> bytes:
+        """Undo compression; a binary value that begins like a compressed one by chance is one as it is."""
+        limit = self._rules.record_bytes_max
+        try:
+            return decompress(value, limit)
+        except UndecodableError as error:
+            if self._is_binary and error.reason is Reason.DECOMPRESSION and len(value) <= limit:
+                return value
+            raise
 
     def _advice(self, value: bytes, error: UndecodableError) -> str:
         """Return the setting that reads a record which these do not read; empty if none is known."""
@@ -157,7 +167,8 @@ class RecordDecoder:
     def _object(self, part: Any) -> dict[str, Any]:
         value = self._parts.value(part)
         if type(value) is not dict:
-            raise UndecodableError(Reason.NOT_AN_OBJECT, f"an entry is an object, not {type(value).__name__}")
+            found = "a map by its schema" if isinstance(value, dict) else type(value).__name__
+            raise UndecodableError(Reason.NOT_AN_OBJECT, f"an entry is an object, not {found}")
         return value
 
     def _kept(self, entries: list[Entry]) -> list[Entry]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
+import pickle
 import resource
 from decimal import Decimal as Number
 from pathlib import Path
@@ -147,7 +149,7 @@ def test_decimal_is_exact_however_long_it_is() -> None:
     ("schema", "payload", "reason", "said"),
     [
         ("string", b"\2a", Reason.NOT_AN_OBJECT, "an entry is an object, not str"),
-        ({"type": "map", "values": "int"}, b"\0", Reason.NOT_AN_OBJECT, "an entry is an object, not DeclaredMap"),
+        ({"type": "map", "values": "int"}, b"\0", Reason.NOT_AN_OBJECT, "an entry is an object, not a map"),
         (record("int"), b"\2\2", Reason.MALFORMED, "1 bytes follow its value"),
         (record("int"), b"\x82", Reason.MALFORMED, "it ends within a value, after 1 bytes"),
         (record("double"), b"\0\0", Reason.MALFORMED, "it ends within a value, after 2 bytes"),
@@ -261,3 +263,24 @@ def test_schema_that_is_none_is_told_at_the_start(tmp_path: Path, text: str, sai
     assert problem.startswith(f"input.schema_file ({file}) holds no schema: {said}")
     with pytest.raises(SchemaError):
         RecordDecoder(rules)
+
+
+def test_schema_goes_with_settings_to_where_its_file_is_not(tmp_path: Path) -> None:
+    """As from the driver of a Spark job to its tasks, by pickle."""
+    file = tmp_path / "it.avsc"
+    file.write_text(json.dumps(SIZE))
+    rules = InputSettings(format="avro", schema_file=file)
+    assert not [*find_problems(settings(input=rules))]
+    file.unlink()
+    elsewhere = pickle.loads(pickle.dumps(rules))  # noqa: S301 - made here
+    assert [entry for _, entry, *_ in RecordDecoder(elsewhere).decode(b"\2").entries] == [{"cm": 1}]
+
+
+@pytest.mark.parametrize("magic", [b"\x1f\x8b", b"\x1f\x8b\x08", b"\x28\xb5\x2f\xfd"])
+def test_value_that_begins_like_compressed_ones_by_chance_is_read_as_it_is(magic: bytes) -> None:
+    """As one in 65,536 does whose first field is a random `fixed` or double; one that is compressed is read, too."""
+    schema = record(fixed(16, logicalType="uuid"), "string")
+    payload = write(schema, {"f0": magic.ljust(16, b"\xaa"), "f1": "x"})
+    (entry,) = decoded(schema, payload)
+    assert entry["f0"].startswith(magic[:2].hex())
+    assert decoded(schema, gzip.compress(payload)) == [entry]

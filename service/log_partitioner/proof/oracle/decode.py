@@ -75,7 +75,7 @@ class Decoder:
         self._settings = settings
         self._unframe = FRAMINGS[settings.framing]
         form = FORMATS[settings.format](settings)
-        self._lines = form.lines
+        self._lines, self._is_binary = form.lines, form.parse_by is not None
         self._value_of = form.parse if form.parse_by is None else form.parse_by(settings.schema_text)
         self._path = _read_path(settings.entries_path or "")
         self.parse: Parse = parse_rounding if settings.inexact_numbers == "round" else parse_keeping
@@ -83,12 +83,21 @@ class Decoder:
     def decode(self, value: bytes | None, headers: Headers = ()) -> DecodedRecord:
         """Take a record's value apart; never raises on input."""
         try:
-            payload = _decompress(value or b"", self._settings.record_bytes_max)
+            payload = self._decompressed(value or b"")
             decoded = self._decode_payload(self._unframe(payload, headers)) if payload else DecodedRecord([])
         except DeadError as error:
             return _dead(error.reasons)
         is_long = len(decoded.entries) > self._settings.entries_per_record_max
         return _dead(frozenset({Reason.TOO_MANY_ENTRIES})) if is_long else decoded
+
+    def _decompressed(self, value: bytes) -> bytes:
+        bytes_max = self._settings.record_bytes_max
+        try:
+            return _decompress(value, bytes_max)
+        except DeadError as error:
+            if self._is_binary and Reason.DECOMPRESSION in error.reasons and len(value) <= bytes_max:
+                return value  # it only begins like a compressed one
+            raise
 
     def _decode_payload(self, payload: bytes) -> DecodedRecord:
         lines, parse = self._lines, self._value_of
