@@ -1,6 +1,6 @@
-"""Formats of payloads, one file each; their twins are in `log_partitioner.proof.oracle.formats`.
+"""Formats of payloads, one file or package each; their twins are in `log_partitioner.proof.oracle.formats`.
 
-A format is added by its two files, its entry in the two dicts, and its name in `InputSettings.format`.
+A format is added by both, its entry in the two dicts, and its name in `InputSettings.format`.
 """
 
 from __future__ import annotations
