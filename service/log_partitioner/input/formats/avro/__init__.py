@@ -14,7 +14,7 @@ from typing import Any
 from log_partitioner.config.settings import InputSettings
 from log_partitioner.input.format import Format, Read, SchemaError
 from log_partitioner.input.formats.avro.binary import Cursor, malformed
-from log_partitioner.input.formats.avro.types import Types
+from log_partitioner.input.formats.avro.types import AvroTypes
 
 
 def avro(rules: InputSettings) -> Format:
@@ -26,7 +26,7 @@ def _read_by(rules: InputSettings, schema: str) -> Read:
     try:
         parsed = json.loads(schema)
         json.dumps(parsed, ensure_ascii=False).encode()  # names stand in rows
-        decode = Types(rules.json_depth_max).of(parsed, "").decode
+        decode = AvroTypes(rules.json_depth_max).of(parsed, "").decode
     except KeyError as error:
         raise SchemaError(f"a type lacks {error}") from error
     except RecursionError as error:

@@ -104,7 +104,7 @@ def boolean(cursor: Cursor, _depth: int) -> bool:
 
 
 def floating(form: struct.Struct) -> Decode:
-    """Read a number of a width; what JSON lacks is text."""
+    """Read a number of a width; NaN and infinities are text."""
 
     def decode(cursor: Cursor, _depth: int) -> float | str:
         (number,) = form.unpack_from(cursor.data, cursor.at)

@@ -33,7 +33,7 @@ class Type(NamedTuple):
     is_named: bool = False
 
 
-class Types:
+class AvroTypes:
     """Types of one schema."""
 
     def __init__(self, depth_max: int) -> None:
