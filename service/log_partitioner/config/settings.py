@@ -98,7 +98,7 @@ class InputSettings(Section):
     format: Literal["json", "ndjson", "access-log", "avro"] = "json"
     """json: an object, an array of objects or an envelope; ndjson: one object per line; access-log: one line each; avro: one value by input.schema_file."""
     schema_file: Path | None = None
-    """File with the schema (.avsc) by which avro is written, read once; what another schema wrote is malformed or misread."""
+    """File with the schema (.avsc) by which avro is written, read once; a record of another schema is malformed or misread."""
     framing: Literal["none", "confluent"] = "none"
     """confluent: the id of a schema stands in five bytes before the content, or in a header; none: nothing does."""
     entries_path: str | None = None
