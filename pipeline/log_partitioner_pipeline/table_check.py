@@ -19,6 +19,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from log_partitioner.adapters.schema_registry import schema_finder
 from log_partitioner.errors import CouldNotTellError
 from log_partitioner.formats.reference import checksum_of
 from log_partitioner.proof.audit.context import Address
@@ -111,7 +112,7 @@ def _rows_of_table(spark: SparkSession, settings: JobSettings, references: DataF
 
 def _sum_objects(batches: Iterable[pa.RecordBatch], *, settings: Settings) -> Iterator[pa.RecordBatch]:
     """Read objects, the references of one together, and sum up the digests of their rows."""
-    s3, judge = S3Reader(settings.s3, threads=1), Judge(settings)
+    s3, judge = S3Reader(settings.s3, threads=1), Judge(settings, schema_finder(settings))
     references = (reference_of(row) for batch in batches for row in batch.to_pylist())
     for address, some in groupby(references, key=_address):
         theirs = list(some)

@@ -14,6 +14,7 @@ from log_partitioner.control.deadline import Deadline
 from log_partitioner.control.flush_history import Flushed
 from log_partitioner.formats.model import CommittedOffset, SourceRecord, TopicPartition
 from log_partitioner.formats.offset_metadata import SourceTopics
+from log_partitioner.formats.schema import Schema, SchemaRef
 
 FIRST_OFFSET, END_OFFSET = -2, -1
 """Stand for a time, as in Kafka's protocol: the first offset of a log, and its end."""
@@ -78,7 +79,7 @@ class Poll:
 
 
 class FetchFailure(NamedTuple):
-    """The client library could not read an offset: the offset that it names, the error's name, and its text."""
+    """A record could not be read: its offset as the client library names it, the error's name, and its text."""
 
     offset: int
     code: str
@@ -210,6 +211,9 @@ class Consumer(Protocol):
         Raises:
             StopError: consuming cannot continue: the topic, the group or a permission.
         """
+
+    def hold(self, tp: TopicPartition, failure: FetchFailure) -> None:
+        """Treat a record that was handed over as one that could not be read."""
 
     def failures(self) -> Mapping[TopicPartition, FetchFailure]:
         """Return unreadable offsets of TopicPartitions since they were assigned or sought last.
@@ -346,6 +350,17 @@ class Journal(Protocol):
 
     def write(self, line: bytes) -> None:
         """Replace the line; raises SpoolError."""
+
+
+class Schemas(Protocol):
+    """The schemas of a registry."""
+
+    def find(self, ref: SchemaRef, *, deadline: Deadline) -> Schema | None:
+        """Return a schema; None if the registry has not known it for long enough to be sure. Blocks for seconds.
+
+        Raises:
+            RegistryError: that cannot be told now: ask again.
+        """
 
 
 class Metrics(Protocol):

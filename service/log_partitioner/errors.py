@@ -18,6 +18,7 @@
       UnmetError               what a worker needs outside is not there, or refuses it (adapters.preflight asks again)
         StoreBusyError         the store throttles us, or fails for a moment: a worker goes on all the same
       ReadBackError            a flush cannot be read again now (runtime.verification says what it has not verified)
+      RegistryError            a registry has not given a schema (runtime.refetch asks again)
       KeyTakenError            an object key is taken by something not provably ours (runtime.uploader takes another)
       StopError                the process ends with a non-zero code (cli catches)
         StartPositionError     a committed offset is missing, out of range, or of another topic of that name
@@ -30,6 +31,12 @@
 
 Three verdicts only: *retry* (inside the adapter, within a deadline), *discard and rewind*, *stop the process*.
 """
+
+from __future__ import annotations
+
+from typing import Literal
+
+Cause = Literal["unanswered", "refused", "unknown"]
 
 
 class LogPartitionerError(Exception):
@@ -114,6 +121,14 @@ class UnmetError(LogPartitionerError):
 
 class StoreBusyError(UnmetError):
     """The store throttles us, or fails by itself: nothing is known to be missing, and flushes wait for it."""
+
+
+class RegistryError(LogPartitionerError):
+    """A schema cannot be had now; `cause` says whether the registry refuses us, does not know it yet, or is silent."""
+
+    def __init__(self, message: str, *, cause: Cause = "unanswered") -> None:
+        super().__init__(message)
+        self.cause = cause
 
 
 class ReadBackError(LogPartitionerError):

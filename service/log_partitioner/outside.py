@@ -14,6 +14,7 @@ from log_partitioner.adapters.kafka.options import consumer_options, producer_op
 from log_partitioner.adapters.kafka.topics import KafkaTopics
 from log_partitioner.adapters.object_store import S3Store
 from log_partitioner.adapters.preflight import Ask, Need, ask_once, asked
+from log_partitioner.adapters.schema_registry import SchemaRegistry, schema_finder
 from log_partitioner.config.settings import Settings
 from log_partitioner.control.deadline import Deadline
 from log_partitioner.errors import CommitAbortedError, LogPartitionerError, StopError
@@ -34,6 +35,11 @@ def asks_of_store(settings: Settings, store: S3Store) -> list[Ask]:
     return asks
 
 
+def asks_of_registry(registry: SchemaRegistry | None) -> list[Ask]:
+    """Return the question to a registry, if there is one."""
+    return [] if registry is None else [asked("schema registry: schemas can be read", registry.check)]
+
+
 def asks_of_kafka(settings: Settings) -> list[Ask]:
     """Return the questions to brokers that answer."""
     return [KafkaNeeds(settings.kafka, consumer_options(settings, worker=settings.worker)).ask]
@@ -48,7 +54,7 @@ def misfit_of(settings: Settings) -> str:
     """
     if settings.dead_letters.share_max >= 1:
         return ""
-    decoder, partitioner = RecordDecoder(settings.input), Partitioner(settings)
+    decoder, partitioner = RecordDecoder(settings.input, schema_finder(settings)), Partitioner(settings)
     for topic in settings.kafka.source_topics:
         entries, dead = 0, Counter[str]()
         try:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from log_partitioner.adapters.kafka.topics import KafkaTopics
+from log_partitioner.adapters.schema_registry import schema_finder
 from log_partitioner.avro.entry_types import EntryTypes
 from log_partitioner.avro.infer import TooDeepError, TooManyFieldsError
 from log_partitioner.avro.schema import META, schema_of
@@ -123,7 +124,7 @@ class Trial:
         self.records = self.entries = 0
         self.dead: Counter[Reason] = Counter()
         self._settings = settings
-        self._decoder = RecordDecoder(settings.input)
+        self._decoder = RecordDecoder(settings.input, schema_finder(settings))
         self._partitioner = Partitioner(settings)
         self._types = EntryTypes(settings.schema_bounds)
         self._type = EMPTY_RECORD

@@ -43,7 +43,8 @@ def test_secrets_are_marked() -> None:
     """What is a SecretStr is called a secret, and so kept out of the chart's values."""
     secrets = {setting.path for group in groups() for setting in group.settings if setting.is_secret}
 
-    assert secrets == {("s3", "access_key"), ("s3", "secret_key"), ("kafka", "secret_properties")}
+    places = {("s3", "access_key"), ("s3", "secret_key"), ("registry", "password"), ("registry", "token")}
+    assert secrets == places | {("kafka", "secret_properties")}
 
 
 def test_metrics_page_has_every_metric_of_the_exposition() -> None:

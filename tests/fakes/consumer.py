@@ -186,6 +186,10 @@ class FakeConsumer:
         end = None if start.leader_epoch is None else self._broker.logs[tp].end_of(start.leader_epoch)
         return start.offset if end is None or start.offset <= end else TRUNCATED
 
+    def hold(self, tp: TopicPartition, failure: FetchFailure) -> None:
+        """Hand over nothing more of a TopicPartition until it is sought."""
+        self.failed[tp] = failure
+
     def failures(self) -> Mapping[TopicPartition, FetchFailure]:
         """Give what could not be read."""
         return self.failed

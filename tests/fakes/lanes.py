@@ -16,6 +16,7 @@ from log_partitioner.config.s3_settings import S3Settings
 from log_partitioner.config.settings import InputSettings, KafkaSettings, Settings
 from log_partitioner.formats.dead_letter import Reason
 from log_partitioner.formats.model import CommittedOffset, Headers, PartitionKey, SourceRecord
+from log_partitioner.formats.schema import FindSchema
 from log_partitioner.formats.values import encode_json
 from log_partitioner.input.decode import Decoded
 from log_partitioner.partitioning.partitioner import Placement, Rejection
@@ -91,12 +92,18 @@ def assert_judged_alike(
         assert (placed.key, placed.event_time_us, placed.unique_id) == (key, event_time_us, unique_id)
 
 
-def assert_decoded_alike(decoded: Decoded, value: bytes | None, rules: InputSettings, headers: Headers = ()) -> None:
+def assert_decoded_alike(
+    decoded: Decoded,
+    value: bytes | None,
+    rules: InputSettings,
+    headers: Headers = (),
+    find_schema: FindSchema | None = None,
+) -> None:
     """Hold the entries of a record to the second opinion: which are bad, and for what; and the values of the others.
 
     One object that is no Unicode is bad as a whole to the worker, and one entry to the second opinion.
     """
-    decoder = oracle.Decoder(rules)
+    decoder = oracle.Decoder(rules, find_schema)
     other, bad = decoder.decode(value, headers), {one.number: one.reason for one in decoded.bad}
     if None in bad:
         (whole,) = other.entries

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from log_partitioner.batch.messages import Sender
 from log_partitioner.batch.pack_plan import SealRules
+from log_partitioner.boundary import Schemas
 from log_partitioner.config.s3_settings import S3Settings
 from log_partitioner.config.section import StartAt
 from log_partitioner.config.settings import (
@@ -114,6 +115,7 @@ class Rules:
     settings: Settings = field(default_factory=settings_of)
     seal: SealRules = SEAL_RULES
     bounds: FlushBounds = FLUSH_BOUNDS
+    schemas: Schemas | None = None
 
     def with_settings(self, **sections: Any) -> Rules:
         """Exchange some settings: values by section, or a section."""
@@ -185,6 +187,7 @@ class FakeWorker:
             stop=self.stop,
             judge=LiveJudge(rules.settings, self.store, lambda wait: FakeSource(broker, wait, point=point)).judge,
             new_batch_id=_batch_ids(f"{name}-{boot}"),
+            schemas=rules.schemas,
         )
         self.worker = Worker(
             ports,

@@ -437,6 +437,20 @@ RULES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
      {"s3": {"access_key": "a", "secret_key": "b"}}, {"s3": {"secret_key": "b"}}),
     ("s3.endpoint_url",
      {"s3": {"endpoint_url": "https://store:9000/a@b"}}, {"s3": {"endpoint_url": "https://user:pass@store:9000"}}),
+    ("registry.url must begin",
+     {"registry": {"url": "http://registry:8081"}}, {"registry": {"url": "registry:8081"}}),
+    ("registry.url is shown",
+     {"registry": {"url": "https://registry/a@b"}}, {"registry": {"url": "https://user:pass@registry"}}),
+    ("registry.user and registry.password",
+     {"registry": {"url": "https://r", "user": "u", "password": "p"}}, {"registry": {"url": "https://r", "user": "u"}}),
+    ("registry.token stands in place",
+     {"registry": {"url": "https://r", "token": "t"}},
+     {"registry": {"url": "https://r", "user": "u", "password": "p", "token": "t"}}),
+    ("registry.certificate_file and registry.key_file",
+     {"registry": {"url": "https://r", "certificate_file": "c", "key_file": "k"}},
+     {"registry": {"url": "https://r", "certificate_file": "c"}}),
+    ("registry.url begins with http://",
+     {"registry": {"url": "https://r", "token": "t"}}, {"registry": {"url": "http://r", "token": "t"}}),
 ]  # fmt: skip
 
 

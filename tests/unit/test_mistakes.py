@@ -58,10 +58,11 @@ REFUSED = [
     Mistake(19, {"LOGP_PARTITION__ZONE": "CEST"}, "(LOGP_PARTITION__ZONE) 'CEST' is not a time zone of this machine"),
     Mistake(20, {"LOGP_CONFIG_FILE": "/no/settings.toml"}, "LOGP_CONFIG_FILE names no file that can be read: /no/settings.toml"),
     Mistake(20, {"LOGP_SECRETS_DIR": "/no/secrets"}, "LOGP_SECRETS_DIR names no directory: /no/secrets"),
-    Mistake(46, {"LOGP_INPUT__FORMAT": "avro"}, "input.schema_file is needed by input.format avro"),
-    Mistake(46, {"LOGP_INPUT__SCHEMA_FILE": "/no/log.avsc"}, "input.schema_file is of input.format avro"),
+    Mistake(46, {"LOGP_INPUT__FORMAT": "avro"}, "input.format avro takes its schemas from input.schema_file, or from registry.url: set one"),
+    Mistake(46, {"LOGP_INPUT__FORMAT": "avro", "LOGP_REGISTRY__URL": "http://r:8081"}, "registry.url needs input.framing, which says where records have the ids"),
+    Mistake(46, {"LOGP_INPUT__SCHEMA_FILE": "/no/log.avsc"}, "input.schema_file has no effect: input.format json has no schemas"),
+    Mistake(46, {"LOGP_REGISTRY__URL": "http://r:8081"}, "registry.url has no effect: input.format json has no schemas"),
     Mistake(46, {"LOGP_INPUT__FORMAT": "avro", "LOGP_INPUT__SCHEMA_FILE": "/no/log.avsc"}, "input.schema_file names no file that can be read: /no/log.avsc"),
-    Mistake(46, {"LOGP_INPUT__FORMAT": "avro", "LOGP_INPUT__SCHEMA_FILE": __file__}, "holds no schema: Expecting value: line 1"),
     Mistake(26, {"LOGP_KAFKA__BOOTSTRAP_SERVERS": "kafka://broker:9092"}, "kafka.bootstrap_servers: kafka://broker:9092 begins with what is no listener of Kafka: give host:port alone"),
 ]  # fmt: skip
 ACCEPTED = [

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import types as T
 
+from log_partitioner.adapters.schema_registry import schema_finder
 from log_partitioner.proof.oracle.decode import Decoder
 from log_partitioner.proof.oracle.judge import Judge
 from log_partitioner.proof.oracle.locate import Surroundings, id_of, parse_path, values_at
@@ -48,7 +49,8 @@ def identify(messages: DataFrame, settings: JobSettings) -> DataFrame:
 
 def entries_of(messages: Iterable[Row], *, settings: Settings, paths: Iterable[str]) -> Iterator[Row]:
     """Yield the entries of messages as rows of `IDENTIFIED`, with the values at these paths."""
-    judge, decoder = Judge(settings), Decoder(settings.input)
+    find_schema = schema_finder(settings)
+    judge, decoder = Judge(settings, find_schema), Decoder(settings.input, find_schema)
     id_paths, value_paths = (tuple(map(parse_path, some)) for some in (settings.id.paths, paths))
     for message in messages:
         record = record_of(message)

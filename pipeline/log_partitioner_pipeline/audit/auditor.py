@@ -18,6 +18,7 @@ from pyspark.sql import Window as Over
 from pyspark.sql import functions as F
 
 from log_partitioner.adapters.kafka.topics import KafkaTopics
+from log_partitioner.adapters.schema_registry import schema_finder
 from log_partitioner.formats.findings import Kind
 from log_partitioner.proof.audit import audit as small
 from log_partitioner.proof.audit.judge import BatchJudge, bundles
@@ -132,7 +133,8 @@ class Auditor:
         s3 = S3Reader(worker.s3, threads=THREADS)
         with KafkaTopics.of(worker.kafka) as topics:
             cluster_id = topics.cluster_id()
-            audit = small.Audit(worker, asked, topics, s3.get, group.lineage, self._findings)
+            finder = schema_finder(worker)
+            audit = small.Audit(worker, asked, topics, s3.get, group.lineage, self._findings, find_schema=finder)
             index = audit.index()
             with BatchJudge(index.ground, topics, s3.get, self._findings, threads=THREADS) as judge:
                 step("batches")

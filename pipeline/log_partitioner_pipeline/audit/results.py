@@ -69,7 +69,7 @@ def _reader_of(judge: BatchJudge, ground: Ground) -> Callable[[FoundAt], dict[st
             record = judge.read_again(tp, offset)
         except CouldNotTellError:
             return None
-        return None if record is None else ground.put_away.seen(record)  # no fatal one is decoded
+        return None if record is None else ground.put_away.seen(record)  # none that stands alone is decoded
 
     def record_of(one: FoundAt) -> dict[str, Any]:
         tp = TopicPartition(one.topic or "", one.partition or 0)

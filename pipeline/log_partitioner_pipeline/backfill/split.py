@@ -14,6 +14,7 @@ import pyarrow as pa
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from log_partitioner.adapters.schema_registry import schema_finder
 from log_partitioner.avro.entry_types import EntryTypes
 from log_partitioner.avro.infer import TooDeepError, TooManyFieldsError
 from log_partitioner.batch.messages import dead_letters_of
@@ -55,7 +56,8 @@ class SplitRules(NamedTuple):
 
 def rules_of(settings: Settings) -> SplitRules:
     """Make the rules of these settings."""
-    return SplitRules(RecordDecoder(settings.input), Partitioner(settings), EntryTypes(settings.schema_bounds))
+    decoder = RecordDecoder(settings.input, schema_finder(settings))
+    return SplitRules(decoder, Partitioner(settings), EntryTypes(settings.schema_bounds))
 
 
 def pieces_of(messages: DataFrame, held: DataFrame, settings: Settings) -> DataFrame:

@@ -62,7 +62,9 @@ METRICS: Mapping[str, Metric] = {
     "rewinds": Metric("counter", "TopicPartitions sought back to their committed offset."),
     "rebalances": Metric("counter", "Changes of assignment by kind.", {"kind": ("assigned", "revoked", "lost")}),
     "fetch_failures": Metric(
-        "counter", "Fetches with records that could not be read, by the client library's error.", {"code": ANY}
+        "counter",
+        "Records that could not be read, by the client library's error, or SCHEMA_ and why there is no schema.",
+        {"code": ANY},
     ),
     "offset_gaps": Metric("counter", "Offset gaps; normal with transactions or compaction."),
     "lag_records": Metric(
@@ -83,7 +85,7 @@ METRICS: Mapping[str, Metric] = {
     "partition_keys": Metric("gauge", "PartitionKeys in the open batch."),
     "batch_entries": Metric("gauge", "Entries in the open batch."),
     "owned_topic_partitions": Metric("gauge", "TopicPartitions owned."),
-    "held_topic_partitions": Metric("gauge", "TopicPartitions that stand still because a record batch cannot be read."),
+    "held_topic_partitions": Metric("gauge", "TopicPartitions that stand still because records cannot be read."),
     "paused": Metric("gauge", "1 while no records are taken, after a flush or the disk has failed."),
     "cautious": Metric("gauge", "1 while reading few records at once, after repeated crashes on the same offsets."),
     "state": Metric("gauge", "1 for the state the worker is in.", {"state": tuple(phase.value for phase in Phase)}),

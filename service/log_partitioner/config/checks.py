@@ -50,7 +50,7 @@ def load(*more: Callable[[Settings], Iterable[str]], kind: type[Settings] = Sett
 
 def find_problems(settings: Settings) -> list[str]:
     """Find everything that contradicts itself; one sentence each."""
-    checks = (_sizes, _topics, _places, _paths, _properties, _credentials)
+    checks = (_sizes, _topics, _places, _paths, _properties, _credentials, _registry)
     return [problem for check in checks for problem in check(settings)]
 
 
@@ -158,6 +158,23 @@ def _credentials(settings: Settings) -> Iterator[str]:
         yield "s3.access_key and s3.secret_key belong together: set both or neither"
     if "@" in _split(settings.s3.endpoint_url or "").netloc:
         yield "s3.endpoint_url is shown by check-config: its user and password belong in s3.access_key and s3.secret_key"
+
+
+def _registry(settings: Settings) -> Iterator[str]:
+    registry = settings.registry
+    address = _split(registry.url or "")
+    if registry.url is not None and (address.scheme not in ("http", "https") or not address.hostname):
+        yield "registry.url must begin with http:// or https:// and a host"
+    if "@" in address.netloc:
+        yield "registry.url is shown by check-config: its user and password belong in registry.user and registry.password"
+    if (registry.user is None) != (registry.password is None):
+        yield "registry.user and registry.password belong together: set both or neither"
+    if registry.user is not None and registry.token is not None:
+        yield "registry.token stands in place of registry.user and registry.password: set one or the other"
+    if (registry.certificate_file is None) != (registry.key_file is None):
+        yield "registry.certificate_file and registry.key_file belong together: set both or neither"
+    if address.scheme == "http" and (registry.user or registry.token or registry.ca_file or registry.certificate_file):
+        yield "registry.url begins with http://, which sends credentials in the clear and uses no certificate: https://"
 
 
 def _split(address: str) -> SplitResult:

@@ -16,6 +16,7 @@ from pydantic import Field
 
 from log_partitioner.config.flush_settings import FlushSettings
 from log_partitioner.config.kafka_properties import ALLOWED, Role, is_allowed
+from log_partitioner.config.registry_settings import RegistrySettings
 from log_partitioner.config.s3_settings import S3Settings
 from log_partitioner.config.section import (
     BYTES,
@@ -96,9 +97,9 @@ class InputSettings(Section):
     json_depth_max: ClassVar[int] = 100  # and so are more levels of nesting in an entry
 
     format: Literal["json", "ndjson", "access-log", "avro"] = "json"
-    """json: an object, an array of objects or an envelope; ndjson: one object per line; access-log: one line each; avro: one value by input.schema_file."""
+    """json: an object, an array of objects or an envelope; ndjson: one object per line; access-log: one line each; avro: one value by its schema."""
     schema_file: Path | None = None
-    """File with the schema (.avsc) by which avro is written, read once; a record of another schema is malformed or misread."""
+    """File with the schema of all records (.avsc), in place of a registry, read once; a record of another is malformed or misread."""
     framing: Literal["none", "confluent"] = "none"
     """confluent: the id of a schema stands in five bytes before the content, or in a header; none: nothing does."""
     entries_path: str | None = None
@@ -111,14 +112,13 @@ class InputSettings(Section):
     """A number that a double does not hold: round it to the nearest, or keep its JSON text."""
 
     @cached_property
-    def schema_text(self) -> str:
-        """The text in `schema_file`; once read it goes with the settings to where the file is not.
+    def schema_text(self) -> str | None:
+        """The text in `schema_file`, if one is set; once read it goes with the settings to where the file is not.
 
         Raises:
             OSError, UnicodeDecodeError: it cannot be read.
         """
-        assert self.schema_file is not None, "no schema file is set"
-        return self.schema_file.read_text(encoding="utf-8")
+        return None if self.schema_file is None else self.schema_file.read_text(encoding="utf-8")
 
 
 class UserSettings(Section):
@@ -262,6 +262,7 @@ class Settings(SourcedSettings):
     """Compiled code for plain records, if it is installed and the settings allow it; or none."""
     kafka: KafkaSettings
     input: InputSettings = InputSettings()
+    registry: RegistrySettings = RegistrySettings()
     user: UserSettings = UserSettings()
     time: TimeSettings = TimeSettings()
     id: IdSettings = IdSettings()
@@ -277,7 +278,13 @@ class Settings(SourcedSettings):
     @property
     def secrets(self) -> list[str]:
         """Every value that must not be shown."""
-        found = [self.s3.access_key, self.s3.secret_key, *self.kafka.secret_properties.values()]
+        found = [
+            self.s3.access_key,
+            self.s3.secret_key,
+            self.registry.password,
+            self.registry.token,
+            *self.kafka.secret_properties.values(),
+        ]
         return [secret.get_secret_value() for secret in found if secret is not None]
 
     @property

@@ -12,7 +12,7 @@ from typing import Annotated, NamedTuple
 
 import msgspec
 
-from log_partitioner.formats.model import FATAL, SKIPPED, Headers, SourceRecord
+from log_partitioner.formats.model import FATAL, SKIPPED, UNKNOWN_SCHEMA, Headers, SourceRecord
 
 ALL = "all"
 
@@ -32,6 +32,7 @@ class Reason(StrEnum):
     TOO_MANY_ENTRIES = "too_many_entries"
     DECOMPRESSION = "decompression"
     MALFORMED = "malformed"
+    UNKNOWN_SCHEMA = "unknown_schema"
     NOT_AN_OBJECT = "not_an_object"
     ENTRIES_NOT_A_LIST = "entries_not_a_list"
     INVALID_UNICODE = "invalid_unicode"
@@ -44,9 +45,12 @@ class Reason(StrEnum):
     FATAL = "fatal"
 
 
+_REASONS = {FATAL: Reason.FATAL, SKIPPED: Reason.SKIPPED, UNKNOWN_SCHEMA: Reason.UNKNOWN_SCHEMA}
+
+
 def reason_of(record: SourceRecord) -> Reason:
     """Return why no entry is taken from a record that is `unreadable`."""
-    return {FATAL: Reason.FATAL, SKIPPED: Reason.SKIPPED}.get(record.unreadable or "", Reason.UNREADABLE_HEADERS)
+    return _REASONS.get(record.unreadable or "", Reason.UNREADABLE_HEADERS)
 
 
 class DeadLetter(NamedTuple):

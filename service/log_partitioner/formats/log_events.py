@@ -268,7 +268,7 @@ class OffsetGaps(LogEvent, frozen=True, tag="offset_gaps"):
 
 
 class Unreadable(LogEvent, frozen=True, tag="unreadable"):
-    """The client library cannot read the record at `offset`."""
+    """The record at `offset` cannot be read: by the client library, or for want of its schema (code SCHEMA_...)."""
 
     topic: str
     partition: int

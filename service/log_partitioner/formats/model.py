@@ -11,6 +11,7 @@ Headers = tuple[tuple[str, bytes | None], ...]
 CHAIN_HEADER = "source-topic-chain"
 HEADERS_UNREADABLE = "the name of a header is not UTF-8"
 SKIPPED = "a person has skipped these offsets"
+UNKNOWN_SCHEMA = "the schema registry did not know its schema"
 FATAL = "it ended the process, again and again, while it alone was in hand"
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"  # what others, such as Java's client, make of such a name
 
@@ -34,7 +35,7 @@ class SourceRecord(NamedTuple):
 
     `timestamp_ms` is Kafka's, or None if the record carries none; `leader_epoch` that of the leader which took the
     record, or None if the client library does not know it. `unreadable` says why no entry can be taken from it:
-    HEADERS_UNREADABLE (the headers are left out), FATAL, or SKIPPED.
+    HEADERS_UNREADABLE (the headers are left out), FATAL, SKIPPED or UNKNOWN_SCHEMA.
     """
 
     tp: TopicPartition

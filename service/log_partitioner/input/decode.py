@@ -9,6 +9,7 @@ A bad element costs its neighbours nothing; a record that cannot be split is bad
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
 from itertools import islice
 from typing import Any, NamedTuple, TypeVar
 
@@ -18,8 +19,10 @@ from log_partitioner.config.section import PathStep, parse_entries_path
 from log_partitioner.config.settings import InputSettings
 from log_partitioner.formats.dead_letter import Reason, reason_of
 from log_partitioner.formats.model import Headers, SourceRecord
+from log_partitioner.formats.schema import FindSchema, Schema, SchemaRef
 from log_partitioner.formats.values import encode_json
 from log_partitioner.input.compression import decompress
+from log_partitioner.input.format import Read, SchemaError
 from log_partitioner.input.formats import format_of
 from log_partitioner.input.framing import FRAMINGS
 from log_partitioner.input.json_text import FAST_REFUSALS, WHITE, JsonDecoder, UndecodableError
@@ -27,6 +30,7 @@ from log_partitioner.input.parts import PartReader, is_list, is_object, members_
 
 ENVELOPE = "_envelope"
 _BRACE = ord("{")
+_READERS_MAX = 256  # schemas of a registry that are in use at once
 
 Entry = tuple[int, dict[str, Any], bytes, dict[str, Any] | None]
 """An entry: its index in the record, its value, its JSON text, and what stands around it, if it is in an envelope."""
@@ -58,12 +62,15 @@ def refused(record: SourceRecord) -> Decoded:
 class RecordDecoder:
     """Decodes the values of source records by one set of rules; `json` decodes the text in them."""
 
-    def __init__(self, rules: InputSettings) -> None:
+    def __init__(self, rules: InputSettings, find_schema: FindSchema | None = None) -> None:
         self._rules = rules
+        self._find_schema = find_schema
         self.json = JsonDecoder(keep_inexact_text=rules.inexact_numbers == "text")
         form = format_of(rules)
-        self._split, self._is_binary = form.split, form.read_by is not None
-        self._read = form.read if form.read_by is None else form.read_by(rules.schema_text)
+        self._split, self._read, self._read_by = form.split, form.read, form.read_by
+        if form.read_by is not None and rules.schema_text is not None:
+            self._read = form.read_by(Schema(rules.schema_text))
+        self._reader_of = lru_cache(_READERS_MAX)(self._make_reader)
         self._unframe = FRAMINGS[rules.framing]
         self._parts = PartReader(self.json, elements_max=rules.entries_per_record_max)
         self._steps = parse_entries_path(rules.entries_path) if rules.entries_path else ()
@@ -72,7 +79,11 @@ class RecordDecoder:
         self._object_bytes_max = rules.record_bytes_max if is_plain else 0
 
     def decode(self, value: bytes | None, headers: Headers = ()) -> Decoded:
-        """Take the value of a record apart."""
+        """Take the value of a record apart.
+
+        Raises:
+            RegistryError: it needs a schema that the registry does not give now.
+        """
         if not value:
             return Decoded([], [], 0)
         if value[0] == _BRACE and len(value) <= self._object_bytes_max:
@@ -87,7 +98,9 @@ class RecordDecoder:
             if not payload:
                 return Decoded([], [], 0)
             if self._unframe is not None:
-                payload = self._unframe(payload, headers)
+                ref, payload = self._unframe(payload, headers)
+                if self._read_by is not None and read is None:
+                    read = self._reader_of(ref)
             if split is not None:
                 return self._sort_out(self._some(split(payload)), size, read=read)
             return self._document(payload if read is None else read(payload), size)
@@ -100,9 +113,24 @@ class RecordDecoder:
         try:
             return decompress(value, limit)
         except UndecodableError as error:
-            if self._is_binary and error.reason is Reason.DECOMPRESSION and len(value) <= limit:
+            if self._read_by is not None and error.reason is Reason.DECOMPRESSION and len(value) <= limit:
                 return value
             raise
+
+    def _make_reader(self, ref: SchemaRef | None) -> Read:
+        """Make the reader of a schema that a framing names."""
+        assert self._read_by is not None, "the format has schemas"
+        assert self._find_schema is not None, "they come from a registry"
+        if ref is None:
+            raise UndecodableError(Reason.MALFORMED, "its header holds no id of a schema")
+        schema = self._find_schema(ref)
+        if schema is None:
+            raise UndecodableError(Reason.UNKNOWN_SCHEMA, f"the schema registry does not know {ref}")
+        try:
+            return self._read_by(schema)
+        except SchemaError as error:
+            message = f"{ref} of the registry is no schema of input.format {self._rules.format}: {error}"
+            raise UndecodableError(Reason.MALFORMED, message) from error
 
     def _advice(self, value: bytes, error: UndecodableError) -> str:
         """Return the setting that reads a record which these do not read; empty if none is known."""

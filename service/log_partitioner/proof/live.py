@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from log_partitioner.boundary import FlushFindings
 from log_partitioner.control.deadline import Deadline
-from log_partitioner.errors import CouldNotTellError, ReadBackError, StoreRefusedError
+from log_partitioner.errors import CouldNotTellError, ReadBackError, RegistryError, StoreRefusedError
 from log_partitioner.formats.flush_record import Lineage
 from log_partitioner.formats.model import OffsetRanges, SourceRecord, TopicPartition
 from log_partitioner.privacy import veiled
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from log_partitioner.boundary import SentFlush
     from log_partitioner.config.settings import Settings
+    from log_partitioner.formats.schema import FindSchema
     from log_partitioner.proof.audit.report import Place
 
 ANSWER_S = 10.0
@@ -62,10 +63,17 @@ OpenSource = Callable[[Callable[[], Deadline]], AbstractContextManager[RangeRead
 class LiveJudge:
     """Fulfils `boundary.FlushJudge`; for one thread. A client of the source lives for one flush."""
 
-    def __init__(self, settings: Settings, objects: StoredObjects, open_source: OpenSource) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        objects: StoredObjects,
+        open_source: OpenSource,
+        find_schema: FindSchema | None = None,
+    ) -> None:
         self._settings = settings
         self._objects = objects
         self._open_source = open_source
+        self._find_schema = find_schema
 
     def judge(self, flush: SentFlush, until: Callable[[], Deadline]) -> FlushFindings:
         """Judge the output of a committed flush; blocks. Findings from before the deadline count even if it passes.
@@ -78,7 +86,7 @@ class LiveJudge:
         try:
             with self._open_source(lambda: until().at_most(ANSWER_S)) as source:
                 objects = self._judge(flush, source, findings, until)
-        except (ReadBackError, CouldNotTellError) as error:
+        except (ReadBackError, CouldNotTellError, RegistryError) as error:
             problem = str(error)
         except StoreRefusedError:
             raise
@@ -123,7 +131,9 @@ class LiveJudge:
                 require_time()
                 yield record
 
-        context = Context(self._settings, findings, open_objects, require_time=require_time)
+        context = Context(
+            self._settings, findings, open_objects, require_time=require_time, find_schema=self._find_schema
+        )
         for batch in [*announced.batches.values(), *gaps]:
             records = put_away.read(read, hull(batch.spans))
             judge_flush(context, batch, told.get(batch.batch_id, Told()), records, {})

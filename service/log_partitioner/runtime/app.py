@@ -26,6 +26,7 @@ from log_partitioner.adapters.kafka.topics import KafkaTopics
 from log_partitioner.adapters.metrics import PrometheusMetrics
 from log_partitioner.adapters.object_store import S3Store
 from log_partitioner.adapters.preflight import Ask, Preflight, ask_once
+from log_partitioner.adapters.schema_registry import ASK_S, SchemaRegistry
 from log_partitioner.adapters.spool import DiskJournal, DiskSpool
 from log_partitioner.batch.fast_lane import why_no_lane
 from log_partitioner.batch.messages import Sender
@@ -36,7 +37,8 @@ from log_partitioner.control.flush_history import OurGroup
 from log_partitioner.errors import LeavingError, SourceError, SpoolError, StopError
 from log_partitioner.formats.log_events import WorkerLeft, WorkerStarted, WorkerStopped, tell
 from log_partitioner.formats.object_key import key_safe
-from log_partitioner.outside import asks_of_kafka, asks_of_store, misfit_of
+from log_partitioner.formats.schema import Schema, SchemaRef
+from log_partitioner.outside import asks_of_kafka, asks_of_registry, asks_of_store, misfit_of
 from log_partitioner.patience import LEAVE_S_MAX, Patience, end_process_after
 from log_partitioner.proof.live import LiveJudge
 from log_partitioner.runtime.ports import Ports, StopFlag
@@ -146,6 +148,7 @@ class Process:
             raise StopError(f"no spool in spool.directory: {error}") from error
         cleanup.callback(spool.close)
         self._store = store = S3Store(settings.s3, answer_s=settings.flush.store_answer_s)
+        self._registry = SchemaRegistry(settings.registry, self.clock.now_s) if settings.registry.url else None
         uploader = Uploader(store, threads=UPLOAD_THREADS, trouble=lambda: store.trouble)
         self._committer = committer = self._connect()
         cleanup.callback(committer.close)
@@ -164,13 +167,20 @@ class Process:
             clock=self.clock,
             metrics=self.metrics,
             stop=self._stop,
-            judge=LiveJudge(settings, store, lambda wait: KafkaTopics(reading, wait=wait, log_as="reread")).judge,
+            judge=LiveJudge(
+                settings, store, lambda wait: KafkaTopics(reading, wait=wait, log_as="reread"), self._find_schema
+            ).judge,
             new_batch_id=batch_ids(self._boot),
+            schemas=self._registry,
             beat=self._beat,
             require_outside=self._require_outside,
         )
         own = Sender(settings.worker, self._boot, kafka, settings.s3.bucket)
         return Worker(ports, settings, own)
+
+    def _find_schema(self, ref: SchemaRef) -> Schema | None:
+        assert self._registry is not None, "a format that needs schemas has a registry"
+        return self._registry.find(ref, deadline=Deadline.after(ASK_S, self.clock.now_s))
 
     def _require_outside(self) -> None:
         """Wait until store and Kafka meet all needs; the committer reports brokers that do not answer."""
@@ -182,19 +192,24 @@ class Process:
             self._log.warning("outside_doubted", message=self._misfit, times=1)
 
     def _asks(self) -> list[Ask]:
-        return [*asks_of_store(self._settings, self._store), *asks_of_kafka(self._settings)]
+        registry = asks_of_registry(self._registry)
+        return [*asks_of_store(self._settings, self._store), *asks_of_kafka(self._settings), *registry]
 
     def _trouble(self) -> str | None:
         """Describe the trouble outside, for the probes."""
-        trouble = self._preflight.unmet or self._store.trouble or self._committer.trouble
+        trouble = self._preflight.unmet or self._store.trouble or self._committer.trouble or self._registry_trouble
         return (
             trouble or self._kept_out() or (None if self.worker.recorder.first_look.has_fit else self._misfit) or None
         )
 
+    @property
+    def _registry_trouble(self) -> str | None:
+        return None if self._registry is None else self._registry.trouble
+
     def _look_again(self) -> None:
         """Ask whether the last failure is over: a worker without anything to flush would not find out by itself."""
         is_asking = self._asking is not None and self._asking.is_alive()
-        if is_asking or not (self._store.trouble or self._committer.trouble):
+        if is_asking or not (self._store.trouble or self._committer.trouble or self._registry_trouble):
             return
         trouble = self._committer.trouble
 

@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from log_partitioner.boundary import Clock, Committer, Consumer, FlushJudge, FlushRecords, Journal, Metrics, Spool
+from log_partitioner.boundary import (
+    Clock,
+    Committer,
+    Consumer,
+    FlushJudge,
+    FlushRecords,
+    Journal,
+    Metrics,
+    Schemas,
+    Spool,
+)
 from log_partitioner.runtime.uploader import Uploader
 
 
@@ -51,5 +61,6 @@ class Ports:
     stop: StopFlag
     judge: FlushJudge
     new_batch_id: Callable[[], str]
+    schemas: Schemas | None = None
     beat: Callable[[], None] = lambda: None
     require_outside: Callable[[], None] = lambda: None

@@ -22,6 +22,7 @@ from log_partitioner.config.settings import Settings
 from log_partitioner.control.flush_policy import FlushLoad
 from log_partitioner.formats.dead_letter import Reason
 from log_partitioner.formats.model import CommittedOffset, SourceRecord, TopicPartition
+from log_partitioner.formats.schema import FindSchema
 from log_partitioner.input.decode import Bad, Decoded, RecordDecoder, refused
 from log_partitioner.partitioning.locate import root_of
 from log_partitioner.partitioning.partitioner import Partitioner, Rejection
@@ -35,10 +36,10 @@ class Recorder:
     the `memory_bytes_max` of the spool.
     """
 
-    def __init__(self, settings: Settings, spool: Spool) -> None:
+    def __init__(self, settings: Settings, spool: Spool, find_schema: FindSchema | None = None) -> None:
         self.outcomes: Counter[str] = Counter()
         self.first_look = FirstLook(settings)
-        self.decoder = RecordDecoder(settings.input)
+        self.decoder = RecordDecoder(settings.input, find_schema)
         self._batch: Batch | None = None
         self._tracker = Tracker()
         self._memory_bytes_max = settings.spool.memory_bytes_max
@@ -184,6 +185,9 @@ class Recorder:
         """Put every entry of a record into a row or a dead letter, then cover its offset.
 
         Returns its weight: its entries, and its KiB. `make_room` follows.
+
+        Raises:
+            RegistryError: it needs a schema that cannot be had now; nothing of it is recorded.
         """
         batch, progress = self._batch, self._tracker.by_tp[record.tp]
         assert batch is not None, "a batch is opened before its first record"

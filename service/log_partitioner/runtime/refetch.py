@@ -1,6 +1,7 @@
-"""Retries records that the client library cannot read, and never goes on behind them.
+"""Retries records that cannot be read, and never goes on behind them.
 
-A bad fetch is not a bad log: another replica, or the same one a moment later, may hand over the records. The consumer
+A bad fetch is not a bad log: another replica, or the same one a moment later, may hand over the records. So does a
+registry that gives a schema later. The consumer
 hands over no more of the TopicPartition until it is sought again (I1); only a person skips offsets (`log-partitioner
 offsets skip`).
 """

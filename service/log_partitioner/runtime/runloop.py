@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import structlog
 
 from log_partitioner.batch.fast_lane import LARGE_BYTES
-from log_partitioner.boundary import Poll
+from log_partitioner.boundary import FetchFailure, Poll
 from log_partitioner.control.flush_policy import FlushBounds, FlushReason, decide_by_load
 from log_partitioner.control.state import Phase
-from log_partitioner.errors import SpoolError
+from log_partitioner.errors import RegistryError, SpoolError
 from log_partitioner.formats.log_events import OffsetGaps, RecordsNotRecorded, tell
 from log_partitioner.formats.model import SourceRecord, TopicPartition
 from log_partitioner.runtime.controller import Controller
@@ -55,6 +55,7 @@ class Runloop:
         self._weight = self._check_at = 0
         self._one_by_one = 0
         self._gaps: Gaps = {}
+        self._held: set[TopicPartition] = set()  # in the poll at hand
         self._log = structlog.get_logger("runloop")
 
     def run(self) -> None:
@@ -102,6 +103,7 @@ class Runloop:
     def _record_all(self, poll: Poll) -> None:
         """Record the records of a poll. Refused ones of owned TopicPartitions are read again, after a rewind."""
         refused: Counter[str] = Counter()
+        self._held.clear()
         for first, stop in self._crash_guard.parts(poll, lambda: self._flush(FlushReason.SHRUNK)):
             at = first
             while at < stop:
@@ -141,7 +143,7 @@ class Runloop:
     def _record_one(self, record: SourceRecord) -> str | None:
         """Record a record, and flush a full batch; returns the cause if it is refused: then it is read again."""
         positions, tp = self.recorder.positions, record.tp
-        if tp in self.controller.state.to_seek:
+        if tp in self.controller.state.to_seek or tp in self._held:
             return "rewound"
         if not self.recorder.accepts(record):
             return "covered" if tp in positions else "not_owned"
@@ -152,12 +154,25 @@ class Runloop:
                 return "rewound"
             self._weight = self._check_at = 0
         expected = positions[tp].next_offset
+        try:
+            self._weight += self._crash_guard.record(record)
+        except RegistryError as error:
+            self._hold(record, error)
+            return "rewound"
         if record.offset > expected:
             self._gaps.setdefault(tp, []).append((expected, record.offset))
-        self._weight += self._crash_guard.record(record)
         self._one_by_one += self.recorder.has_lane
         self._look()
         return None
+
+    def _hold(self, record: SourceRecord, error: RegistryError) -> None:
+        """Leave a record that needs a schema, and all behind it, to the refetcher; other TopicPartitions go on."""
+        self._crash_guard.release()
+        self._held.add(record.tp)
+        failure = FetchFailure(record.offset, f"SCHEMA_{error.cause.upper()}", str(error))
+        self.ports.consumer.hold(record.tp, failure)
+        if not self.recorder.has_progress:
+            self.recorder.discard(None)  # it was opened for this record
 
     def _look(self) -> None:
         """Spill, or flush a full batch."""

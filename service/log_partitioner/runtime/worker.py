@@ -15,9 +15,10 @@ from log_partitioner.batch.messages import Sender
 from log_partitioner.config.settings import Settings
 from log_partitioner.control.flush_policy import flush_bounds
 from log_partitioner.control.state import Phase
-from log_partitioner.errors import LeavingError, LogPartitionerError, StopError
+from log_partitioner.errors import LeavingError, LogPartitionerError, SettingsError, StopError
 from log_partitioner.formats.log_events import WorkerFailed, tell
 from log_partitioner.formats.offset_metadata import SourceTopics
+from log_partitioner.formats.schema import Schema, SchemaRef
 from log_partitioner.privacy import describe
 from log_partitioner.runtime.controller import Controller
 from log_partitioner.runtime.flusher import Flusher
@@ -53,7 +54,7 @@ class Worker:
         ports, settings, parts = self.ports, self.settings, self.parts
         self._log = structlog.get_logger("worker")
         self.topics = SourceTopics()
-        self.recorder = parts.recorder(settings, ports.spool)
+        self.recorder = parts.recorder(settings, ports.spool, self._find_schema)
         self.positions = Positions(ports, settings.kafka, self.topics)
         self.flusher = parts.flusher(ports, settings, self.sender, self.topics, self._require_fit)
         self.verification = Verification(ports, settings.verify)
@@ -61,6 +62,10 @@ class Worker:
             ports, settings.flush, self.recorder, self.flusher, self.positions, self.verification
         )
         self.loop = parts.runloop(ports, flush_bounds(settings), self.controller, self.recorder, self.flusher)
+
+    def _find_schema(self, ref: SchemaRef) -> Schema | None:
+        assert self.ports.schemas is not None, "a format that needs schemas has a registry"
+        return self.ports.schemas.find(ref, deadline=self.controller.deadline)
 
     def _require_fit(self, batch: ClosedBatch) -> None:
         self.recorder.first_look.require_fit(batch, self.positions.flushed_topics)
@@ -74,7 +79,7 @@ class Worker:
         try:
             self.ports.require_outside()
             self.loop.run()
-        except LeavingError:
+        except (LeavingError, SettingsError):
             raise
         except BaseException as error:
             message = str(error) if isinstance(error, StopError) else describe(error)

@@ -16,6 +16,8 @@ import pytest
 
 from log_partitioner.config.settings import InputSettings
 from log_partitioner.formats.dead_letter import Reason
+from log_partitioner.formats.model import Headers
+from log_partitioner.formats.schema import Schema, SchemaRef
 from log_partitioner.formats.values import Bytes, Date, Decimal, DeclaredMap, Timestamp
 from log_partitioner.input.decode import RecordDecoder
 from log_partitioner.input.format import SchemaError
@@ -284,3 +286,57 @@ def test_value_that_begins_like_compressed_ones_by_chance_is_read_as_it_is(magic
     (entry,) = decoded(schema, payload)
     assert entry["f0"].startswith(magic[:2].hex())
     assert decoded(schema, gzip.compress(payload)) == [entry]
+
+
+NAMED = SchemaRef("id", 7)
+SIZED = {"type": "record", "name": "Log", "fields": [{"name": "size", "type": "x.Size"}]}
+REGISTRY: dict[SchemaRef, Schema] = {
+    NAMED: Schema(json.dumps(SIZED), (("x.Size", json.dumps(SIZE)),)),
+    SchemaRef("guid", "00000000-0000-0000-0000-000000000007"): Schema(json.dumps(SIZE)),
+    SchemaRef("id", 8): Schema('{"type": "object"}'),
+}
+
+
+@pytest.mark.parametrize(
+    ("value", "header", "found"),
+    [
+        (b"\0\0\0\0\7\2", None, {"size": {"cm": 1}}),
+        (b"\2", b"\0\0\0\0\7", {"size": {"cm": 1}}),
+        (b"\2", b"\1" + bytes(15) + b"\7", {"cm": 1}),
+        (
+            b"\0\0\0\0\x08\2",
+            None,
+            "malformed: id 8 of the registry is no schema of input.format avro: object",
+        ),
+        (b"\0\0\0\0\x09\2", None, "unknown_schema: the schema registry does not know id 9"),
+        (b"\2", b"\3", "malformed: its header holds no id of a schema"),
+        (b"\0\0\0\0", None, "malformed: no id of a schema, neither in a header __value_schema_id nor before it"),
+        (b"\0\0\0\0\7", None, "malformed: it ends within a value, after 0 bytes"),
+    ],
+)
+def test_schema_is_the_registrys_by_the_name_that_a_record_has(
+    value: bytes, header: bytes | None, found: dict[str, Any] | str
+) -> None:
+    """A schema that cannot be read costs its own records only."""
+    headers: Headers = () if header is None else (("__value_schema_id", header),)
+    rules = InputSettings(format="avro", framing="confluent")
+    decoded = RecordDecoder(rules, REGISTRY.get).decode(value, headers)
+    assert_decoded_alike(decoded, value, rules, headers, REGISTRY.get)
+    if isinstance(found, dict):
+        assert [entry for _, entry, *_ in decoded.entries] == [found]
+    else:
+        (bad,) = decoded.bad
+        assert f"{bad.reason}: {bad.message}".startswith(found)
+
+
+def test_registry_is_asked_once_for_a_schema_and_again_for_one_that_it_does_not_know() -> None:
+    asked: list[SchemaRef] = []
+
+    def find(ref: SchemaRef) -> Schema | None:
+        asked.append(ref)
+        return REGISTRY.get(ref)
+
+    decoder = RecordDecoder(InputSettings(format="avro", framing="confluent"), find)
+    for number in (7, 9, 7, 9):
+        decoder.decode(b"\0" + number.to_bytes(4) + b"\2")
+    assert [ref.value for ref in asked] == [7, 9, 9]

@@ -17,6 +17,7 @@ from log_partitioner.control.flush_policy import FlushReason
 from log_partitioner.control.state import Phase
 from log_partitioner.errors import SourceError, StopError
 from log_partitioner.formats.model import SourceRecord
+from log_partitioner.input.decode import FindSchema
 from log_partitioner.runtime.recorder import Recorder
 from tests.fakes.committer import Outcome
 from tests.fakes.records import P0, P1, entry, value_of
@@ -28,8 +29,8 @@ from tests.fakes.worker import FakeWorker, Parts, Rules
 class CountingRecorder(Recorder):
     """Keeps what it was given, to be counted by other means than the product's."""
 
-    def __init__(self, settings: Settings, spool: Spool) -> None:
-        super().__init__(settings, spool)
+    def __init__(self, settings: Settings, spool: Spool, find_schema: FindSchema | None = None) -> None:
+        super().__init__(settings, spool, find_schema)
         self.given: list[SourceRecord] = []
 
     def take(self, poll: Poll, first: int, stop: int, *, weight_max: int, bytes_max: int) -> TakenRun:

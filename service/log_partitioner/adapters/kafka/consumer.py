@@ -152,8 +152,7 @@ class KafkaConsumer:
         if tp is None or offset is None or offset < 0:
             self._note(error, tp)
             return
-        self._failures[tp] = FetchFailure(offset, error.name(), error.str())
-        self._consumer.pause([confluent_kafka.TopicPartition(*tp)])  # or it would be fetched again without a pause
+        self.hold(tp, FetchFailure(offset, error.name(), error.str()))
 
     def _note(self, error: KafkaError, tp: TopicPartition | None) -> None:
         text, where = kafka_errors.describe_with_advice(error), kafka_errors.place_of(tp)
@@ -170,6 +169,11 @@ class KafkaConsumer:
             close_or_leave(self._consumer.close)
             self._consumer = make_client(confluent_kafka.Consumer, "consumer", self._options, self._brokers)
             self.subscribe(self._listener)
+
+    def hold(self, tp: TopicPartition, failure: FetchFailure) -> None:
+        """Note a failure, and take no more of the TopicPartition; unpaused, the library would go on at once."""
+        self._failures[tp] = failure
+        self._consumer.pause([confluent_kafka.TopicPartition(*tp)])
 
     def failures(self) -> Mapping[TopicPartition, FetchFailure]:
         """Return the unreadable offsets; such a TopicPartition is paused until it is sought."""

@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from log_partitioner.formats.model import Headers
+from log_partitioner.formats.schema import SchemaRef
 from log_partitioner.input.framing.confluent import confluent
 
-Unframe = Callable[[bytes, Headers], bytes]
-"""Returns the payload of a decompressed value; raises nothing but UndecodableError."""
+Unframe = Callable[[bytes, Headers], tuple[SchemaRef | None, bytes]]
+"""Returns the name of the schema, None if it cannot be read, and the payload of a decompressed value.
+
+It raises nothing but UndecodableError.
+"""
 
 FRAMINGS: dict[str, Unframe | None] = {"none": None, "confluent": confluent}

@@ -4,21 +4,34 @@ from __future__ import annotations
 
 from log_partitioner.formats.dead_letter import Reason
 from log_partitioner.formats.model import Headers
+from log_partitioner.formats.schema import SchemaRef
 from log_partitioner.input.json_text import UndecodableError
 
 HEADER = "__value_schema_id"
 _PREFIX_BYTES = 5  # a zero, and the id
+_GUID_BYTES = 17  # a one, and the GUID
 
 
-def confluent(value: bytes, headers: Headers) -> bytes:
-    """Return the payload; a header goes before the prefix, and its value has none.
+def confluent(value: bytes, headers: Headers) -> tuple[SchemaRef | None, bytes]:
+    """Return the schema's name and the payload; a header goes before the prefix, and its value has none.
 
     Raises:
         UndecodableError: there is neither.
     """
-    if any(name == HEADER for name, _ in headers):
-        return value
+    for name, content in headers:
+        if name == HEADER:
+            return _named_by(content or b""), value
     if value[0] or len(value) < _PREFIX_BYTES:
         message = f"no id of a schema, neither in a header {HEADER} nor before it: input.framing = none reads that"
         raise UndecodableError(Reason.MALFORMED, message)
-    return value[_PREFIX_BYTES:]
+    return _named_by(value[:_PREFIX_BYTES]), value[_PREFIX_BYTES:]
+
+
+def _named_by(content: bytes) -> SchemaRef | None:
+    """Read a GUID or an id; Protobuf has more behind it."""
+    if content[:1] == b"\1" and len(content) >= _GUID_BYTES:
+        digits = content[1:_GUID_BYTES].hex()
+        return SchemaRef("guid", "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:])))
+    if content[:1] == b"\0" and len(content) >= _PREFIX_BYTES:
+        return SchemaRef("id", int.from_bytes(content[1:_PREFIX_BYTES]))
+    return None

@@ -10,6 +10,7 @@ import time
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from log_partitioner.formats.dead_letter import reason_of
 from log_partitioner.formats.flush_record import Lineage
 from log_partitioner.proof.accounting import tp_of
 from log_partitioner.proof.audit.announced import Announced, newest_runs
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from log_partitioner.config.settings import Settings
     from log_partitioner.formats.flush_record import BackfillRecord, FlushRecord
     from log_partitioner.formats.model import OffsetRanges, TopicPartition
+    from log_partitioner.formats.schema import FindSchema
     from log_partitioner.proof.audit.announced import AnnouncedBatch
     from log_partitioner.proof.audit.context import Address, FetchedObject
     from log_partitioner.proof.audit.ranges import Committed
@@ -36,7 +38,7 @@ COUNTED = (
     *("source_records", "source_entries", "entries_in_files", "entries_in_dead_letters"),
     *("rows_read", "references", "objects", "object_bytes", "schemas", "flush_records"),
 )
-FATAL_MAX = 20  # records that ended a worker's process, each decoded in a process of its own
+ALONE_MAX = 20  # records that dead letters stand for as a whole, each decoded in a process of its own
 
 
 class Options(NamedTuple):
@@ -109,8 +111,11 @@ class Audit:
         open_object: Callable[[Address], FetchedObject | None],
         lineage: Lineage | None = None,
         findings: Findings | None = None,
+        *,
+        find_schema: FindSchema | None = None,
     ) -> None:
         self._settings = settings
+        self._find_schema = find_schema
         self._lineage = lineage or Lineage(settings.kafka.group_id, [])
         self._options = options
         self._topics = topics
@@ -195,7 +200,9 @@ class Audit:
         if not window.is_everything:  # others have messages and no record, or entries of its offsets
             batches = [one for one in batches if one.batch_id in chosen.batch_ids or one.strays or one.record is None]
         return Index(
-            ground=Ground(self._settings, self._lineage, source, put_away, committed, self._lows, are_whole=not lost),
+            ground=Ground(
+                self._settings, self._lineage, source, put_away, committed, self._lows, not lost, self._find_schema
+            ),
             batches=batches,
             begins=ranges.begins,
             flushes=[record for record in records if window.holds(record.ended_at_ms)],
@@ -207,7 +214,7 @@ class Audit:
         )
 
     def conclude(self, index: Index, judge: BatchJudge, *, records: int) -> None:
-        """Say whose the output is, or how many flushes the window has; and which fatal records decode after all.
+        """Say whose the output is, or how many flushes the window has; and which dead ones decode after all.
 
         So many `records` of the source were judged.
         """
@@ -215,7 +222,7 @@ class Audit:
             self._say_whose(index.reached, audited=bool(index.flushes or records))
         else:
             self._say_window(index.reached, index.chosen)
-        self._judge_fatal(index.ground, judge)
+        self._judge_alone(index.ground, judge)
 
     def _before(
         self,
@@ -304,16 +311,22 @@ class Audit:
         else:
             self._findings.note(text)
 
-    def _judge_fatal(self, ground: Ground, judge: BatchJudge) -> None:
-        """Report records that ended a worker's process and yet hold entries."""
-        fatal = [(tp, at) for tp, at in sorted(ground.put_away.fatal) if at in range(*ground.source.get(tp, (0, 0)))]
-        for tp, offset in fatal[:FATAL_MAX]:
+    def _judge_alone(self, ground: Ground, judge: BatchJudge) -> None:
+        """Report records that ended a worker's process, or had an unknown schema, and yet hold entries."""
+        alone = ground.put_away.alone
+        places = [(tp, at) for tp, at in sorted(alone) if at in range(*ground.source.get(tp, (0, 0)))]
+        for tp, offset in places[:ALONE_MAX]:
             record = judge.read_again(tp, offset)
-            if record is not None and decodes_alone(self._settings, record):
-                text = f"{tp} offset {offset}: its dead letter is fatal, and it decodes here: look at it, and replay it"
+            if record is not None and decodes_alone(self._settings, record, ground.find_schema):
+                reason = reason_of(record._replace(unreadable=alone[tp, offset]))
+                text = (
+                    f"{tp} offset {offset}: its dead letter is {reason}, and it decodes here: look at it, and replay it"
+                )
                 self._findings.note(text)
-        if len(fatal) > FATAL_MAX:
-            self._findings.note(f"{len(fatal):,} dead letters are fatal; {FATAL_MAX} of these records were decoded")
+        if len(places) > ALONE_MAX:
+            self._findings.note(
+                f"{len(places):,} dead letters are fatal or of unknown schemas; {ALONE_MAX} of these were decoded"
+            )
 
 
 def _meeting(some: OffsetRanges, others: OffsetRanges) -> OffsetRanges:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from log_partitioner.config.settings import Settings
     from log_partitioner.formats.model import SourceRecord, TopicPartition
     from log_partitioner.formats.reference import Reference
+    from log_partitioner.formats.schema import FindSchema
     from log_partitioner.proof.audit.ranges import Committed
     from log_partitioner.proof.audit.report import Findings
     from log_partitioner.proof.audit.source import GivenUp
@@ -50,7 +51,8 @@ class Context:
     `require_time` is called for each row, and may raise. `retired` are the rows of references whose objects are
     retired, by reference id, as the table has them: `_meta` and the digest of the values. `given_up` says of a
     reference, of the message at a place, why nobody has its entries. `on_row` sees each row: its reference, `_meta` and
-    digest. `keeps_ids`: the unique ids of the source are kept beside its entries.
+    digest. `find_schema` gives the schemas that records name. `keeps_ids`: the unique ids of the source are kept beside
+    its entries.
     """
 
     settings: Settings
@@ -64,10 +66,11 @@ class Context:
     retired: Mapping[str, Sequence[tuple[dict[str, Any], bytes]]] = field(default_factory=dict)
     given_up: Callable[[Reference, TopicPartition, int], GivenUp | None] = lambda *_: None
     on_row: Callable[[Reference, dict[str, Any], bytes], None] = lambda *_: None
+    find_schema: FindSchema | None = None
     keeps_ids: bool = False
 
     def __post_init__(self) -> None:
-        self.judge = Judge(self.settings)
+        self.judge = Judge(self.settings, self.find_schema)
         self.header = lru_cache(HEADERS_MAX)(partial(HeaderSchema, parse=self.judge.parse))
         self.counts: Counter[str] = Counter()
         """Numbers of what was read, and of entries by what became of them."""

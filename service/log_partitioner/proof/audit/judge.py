@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from log_partitioner.formats.flush_record import Lineage
     from log_partitioner.formats.model import OffsetRanges, SourceRecord, TopicPartition
     from log_partitioner.formats.reference import Reference
+    from log_partitioner.formats.schema import FindSchema
     from log_partitioner.proof.audit.put_away import PutAway
     from log_partitioner.proof.audit.ranges import Committed
 
@@ -49,6 +50,7 @@ class Ground(NamedTuple):
     committed: Committed
     lows: Mapping[TopicPartition, int]
     are_whole: bool
+    find_schema: FindSchema | None = None
 
 
 class RangeReader(Protocol):
@@ -87,6 +89,7 @@ class BatchJudge:
             committed=ground.committed,
             lows=ground.lows,
             are_whole=ground.are_whole,
+            find_schema=ground.find_schema,
         )
 
     def __enter__(self) -> Self:

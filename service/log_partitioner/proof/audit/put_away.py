@@ -1,4 +1,4 @@
-"""Offsets that are in no file as a whole: a person has skipped them, or decoding them ended the worker.
+"""Offsets that are in no file as a whole: skipped by a person, of an unknown schema, or the end of a worker.
 
 A record that ended a worker is decoded again in a process of its own, which it may end.
 """
@@ -11,16 +11,18 @@ from multiprocessing import get_context
 from typing import TYPE_CHECKING, NamedTuple
 
 from log_partitioner.formats.dead_letter import Reason
-from log_partitioner.formats.model import FATAL, SKIPPED, OffsetRanges, SourceRecord, TopicPartition
+from log_partitioner.formats.model import FATAL, SKIPPED, UNKNOWN_SCHEMA, OffsetRanges, SourceRecord, TopicPartition
 from log_partitioner.proof.oracle.judge import Judge
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from log_partitioner.config.settings import Settings
+    from log_partitioner.formats.schema import FindSchema
 
 DECODE_S = 60.0
-CLAIMING = frozenset({Reason.SKIPPED, Reason.FATAL})  # the reasons of dead letters that stand for offsets as a whole
+_ALONE = {Reason.FATAL.value: FATAL, Reason.UNKNOWN_SCHEMA.value: UNKNOWN_SCHEMA}
+CLAIMING = frozenset({Reason.SKIPPED, *_ALONE})  # the reasons of dead letters that stand for offsets as a whole
 Reader = Callable[[OffsetRanges], Iterable[SourceRecord]]
 
 
@@ -41,16 +43,16 @@ class ReadableRanges(NamedTuple):
 
 
 class PutAway(NamedTuple):
-    """Offsets behind dead letters: `fatal` records, and `ends` of [first, end) offsets that a person has skipped."""
+    """Offsets behind dead letters: `ends` of [first, end) that a person has skipped, and why others are `alone`."""
 
     ends: Mapping[tuple[TopicPartition, int], int]
-    fatal: frozenset[tuple[TopicPartition, int]]
+    alone: Mapping[tuple[TopicPartition, int], str]
 
     def seen(self, record: SourceRecord) -> SourceRecord:
         """Return a record as the worker has seen it."""
         place = record.tp, record.offset
-        if place in self.fatal:
-            return record._replace(unreadable=FATAL)
+        if place in self.alone:
+            return record._replace(unreadable=self.alone[place])
         if place in self.ends:
             return record._replace(unreadable=SKIPPED)
         return record
@@ -77,14 +79,14 @@ class PutAway(NamedTuple):
         return pieces
 
 
-NOTHING = PutAway({}, frozenset())
+NOTHING = PutAway({}, {})
 
 
 def find_put_away(claims: Iterable[Claim]) -> PutAway:
     """Gather the offsets that dead letters stand for."""
     claims = list(claims)
     ends = {(one.tp, one.first): one.end for one in claims if one.reason == Reason.SKIPPED and one.end is not None}
-    return PutAway(ends, frozenset((one.tp, one.first) for one in claims if one.reason == Reason.FATAL))
+    return PutAway(ends, {(one.tp, one.first): _ALONE[one.reason] for one in claims if one.reason in _ALONE})
 
 
 def _meet(offsets: tuple[int, int], first: int, end: int) -> bool:
@@ -92,9 +94,9 @@ def _meet(offsets: tuple[int, int], first: int, end: int) -> bool:
     return first < stop and begin < end
 
 
-def decodes_alone(settings: Settings, record: SourceRecord) -> bool:
+def decodes_alone(settings: Settings, record: SourceRecord, find_schema: FindSchema | None) -> bool:
     """Return whether a record has an entry to deliver; blocks for a minute at most."""
-    process = get_context("spawn").Process(target=_decode, args=(settings, record), daemon=True)
+    process = get_context("spawn").Process(target=_decode, args=(settings, record, find_schema), daemon=True)
     process.start()
     process.join(DECODE_S)
     process.kill()
@@ -102,6 +104,6 @@ def decodes_alone(settings: Settings, record: SourceRecord) -> bool:
     return process.exitcode == 0
 
 
-def _decode(settings: Settings, record: SourceRecord) -> None:
-    judged = Judge(settings).judge(record)
+def _decode(settings: Settings, record: SourceRecord, find_schema: FindSchema | None) -> None:
+    judged = Judge(settings, find_schema).judge(record)
     sys.exit(0 if any(entry.deliverable for entry in judged.entries) else 1)

@@ -13,6 +13,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from log_partitioner.adapters.kafka.topics import KafkaTopics
 from log_partitioner.adapters.s3_client import make_client
+from log_partitioner.adapters.schema_registry import schema_finder
 from log_partitioner.config.s3_settings import ATTEMPTS
 from log_partitioner.config.section import moment_of, seconds_of
 from log_partitioner.errors import CouldNotTellError, StoreRefusedError
@@ -124,7 +125,8 @@ def run_audit(settings: Settings, options: Options) -> Report:
     lineage = groups.lineage(settings.kafka)
     settings = of_group(settings, lineage.group_id)
     with KafkaTopics.of(settings.kafka) as topics:
-        return Audit(settings, options, topics, S3Reader(settings.s3, threads=options.threads).get, lineage).run()
+        s3, find_schema = S3Reader(settings.s3, threads=options.threads), schema_finder(settings)
+        return Audit(settings, options, topics, s3.get, lineage, find_schema=find_schema).run()
 
 
 class S3Reader:

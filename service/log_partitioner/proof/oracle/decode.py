@@ -9,9 +9,11 @@ from __future__ import annotations
 import json
 import re
 import zlib
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from log_partitioner.formats.dead_letter import Reason
+from log_partitioner.formats.schema import FindSchema, Schema, SchemaRef
 from log_partitioner.proof.oracle.format import NO_REASONS, DeadError, Reasons
 from log_partitioner.proof.oracle.formats import FORMATS
 from log_partitioner.proof.oracle.framing import FRAMINGS
@@ -29,6 +31,8 @@ from log_partitioner.proof.oracle.json_text import (
 from log_partitioner.zstd import ZstdDecompressor, ZstdError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from log_partitioner.config.settings import InputSettings
     from log_partitioner.formats.model import Headers
 
@@ -37,6 +41,7 @@ GZIP_MAGIC = b"\x1f\x8b"
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 
 _GZIP_WINDOW_BITS = 31
+_SCHEMAS_MAX = 256
 _WHITESPACE = " \t\r\n"
 _TOKEN = re.compile(r'"(?:[^"\\]+|\\.)*("?)|[\[\]{},]', re.DOTALL)
 _OF_TEXT = (Reason.MALFORMED, Reason.INVALID_UNICODE, Reason.TOO_DEEP)
@@ -71,12 +76,13 @@ class _UnsplittableError(Exception):
 class Decoder:
     """Decodes records by the settings of the input."""
 
-    def __init__(self, settings: InputSettings) -> None:
+    def __init__(self, settings: InputSettings, find_schema: FindSchema | None = None) -> None:
         self._settings = settings
+        self._find_schema = find_schema
         self._unframe = FRAMINGS[settings.framing]
         form = FORMATS[settings.format](settings)
-        self._lines, self._is_binary = form.lines, form.parse_by is not None
-        self._value_of = form.parse if form.parse_by is None else form.parse_by(settings.schema_text)
+        self._lines, self._value_of, self._parse_by = form.lines, form.parse, form.parse_by
+        self._parse_named = lru_cache(_SCHEMAS_MAX)(self._find_parse)
         self._path = _read_path(settings.entries_path or "")
         self.parse: Parse = parse_rounding if settings.inexact_numbers == "round" else parse_keeping
 
@@ -84,7 +90,7 @@ class Decoder:
         """Take a record's value apart; never raises on input."""
         try:
             payload = self._decompressed(value or b"")
-            decoded = self._decode_payload(self._unframe(payload, headers)) if payload else DecodedRecord([])
+            decoded = self._decode_framed(payload, headers) if payload else DecodedRecord([])
         except DeadError as error:
             return _dead(error.reasons)
         is_long = len(decoded.entries) > self._settings.entries_per_record_max
@@ -95,14 +101,30 @@ class Decoder:
         try:
             return _decompress(value, bytes_max)
         except DeadError as error:
-            if self._is_binary and Reason.DECOMPRESSION in error.reasons and len(value) <= bytes_max:
+            if self._parse_by is not None and Reason.DECOMPRESSION in error.reasons and len(value) <= bytes_max:
                 return value  # it only begins like a compressed one
             raise
 
-    def _decode_payload(self, payload: bytes) -> DecodedRecord:
-        lines, parse = self._lines, self._value_of
-        if lines is not None:
-            return DecodedRecord([self._entry_of_line(line) for line in lines(payload)])
+    def _find_parse(self, ref: SchemaRef | None) -> Callable[[bytes], object]:
+        assert self._parse_by is not None
+        if self._settings.schema_text is not None:
+            return self._parse_by(Schema(self._settings.schema_text))
+        assert self._find_schema is not None, "nobody gives schemas"
+        if ref is None:
+            raise DeadError(Reason.MALFORMED)
+        schema = self._find_schema(ref)
+        if schema is None:
+            raise DeadError(Reason.UNKNOWN_SCHEMA)
+        try:
+            return self._parse_by(schema)
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            raise DeadError(Reason.MALFORMED) from error
+
+    def _decode_framed(self, content: bytes, headers: Headers) -> DecodedRecord:
+        ref, payload = self._unframe(content, headers)
+        parse = self._value_of if self._parse_by is None else self._parse_named(ref)
+        if self._lines is not None:
+            return DecodedRecord([self._entry_of_line(line) for line in self._lines(payload)])
         if parse is not None:
             return self._decode_value(parse(payload), may_be_deep=True)
         # Bytes that are not UTF-8 become lone surrogates, for which their entry is refused.

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from log_partitioner.formats.dead_letter import Reason
+from log_partitioner.formats.schema import Schema
 
 Reasons = frozenset[Reason]
 NO_REASONS: Reasons = frozenset()
@@ -29,12 +30,12 @@ class Format(NamedTuple):
     """Rules for decompressed payloads of one kind; they raise nothing but DeadError.
 
     `lines` gives the parts of a payload that are an entry each; without it a payload is one part. `parse` gives the
-    value of a part, and `parse_by` such a function from the text of a schema; without either parts are JSON text.
+    value of a part, and `parse_by` such a function from a schema; without either parts are JSON text.
     """
 
     lines: Callable[[bytes], list[bytes]] | None = None
     parse: Parse | None = None
-    parse_by: Callable[[str], Parse] | None = None
+    parse_by: Callable[[Schema], Parse] | None = None
 
 
 def lines_of(payload: bytes) -> list[bytes]:

@@ -20,6 +20,7 @@ from log_partitioner.proof.oracle.times import date_and_hour
 
 if TYPE_CHECKING:
     from log_partitioner.config.settings import Settings
+    from log_partitioner.formats.schema import FindSchema
 
 NO_TIMESTAMP = -1
 TYPES_MAX = 1024
@@ -53,10 +54,10 @@ class JudgedRecord(NamedTuple):
 
 
 class Judge:
-    """Applies the settings of a worker to source records."""
+    """Applies the settings of a worker to source records; `find_schema` is needed for records that name a schema."""
 
-    def __init__(self, settings: Settings) -> None:
-        self._decoder = Decoder(settings.input)
+    def __init__(self, settings: Settings, find_schema: FindSchema | None = None) -> None:
+        self._decoder = Decoder(settings.input, find_schema)
         self.parse = self._decoder.parse
         """Parses JSON text, also that of JSON-marked columns."""
         self._user = UserRule(settings.user)

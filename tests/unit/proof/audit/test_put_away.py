@@ -27,17 +27,17 @@ def spans_of(put_away: PutAway, ranges: OffsetRanges) -> list[tuple[int, int, in
 
 def test_ranges_are_cut_around_what_was_skipped() -> None:
     """Once or several times, at the begin and at the end; each piece has one range of a TopicPartition."""
-    put_away = PutAway({(TP, 20): 30, (TP, 40): 41, (OTHER, 0): 5}, frozenset())
+    put_away = PutAway({(TP, 20): 30, (TP, 40): 41, (OTHER, 0): 5}, {})
     everything = {TP: (0, 50), OTHER: (0, 10)}
     assert spans_of(put_away, everything) == [(0, 0, 20), (0, 30, 40), (0, 41, 50), (1, 5, 10)]
     assert spans_of(put_away, {TP: (21, 50)}) == [(0, 30, 40), (0, 41, 50)], "it begins within"
     assert spans_of(put_away, {TP: (5, 25)}) == [(0, 5, 20)], "it ends within"
-    overlapping = PutAway({(TP, 10): 20, (TP, 15): 30}, frozenset())
+    overlapping = PutAway({(TP, 10): 20, (TP, 15): 30}, {})
     assert spans_of(overlapping, {TP: (0, 40)}) == [(0, 0, 10), (0, 30, 40)]
 
 
 def test_stand_in_is_where_its_offsets_begin_within_the_ranges() -> None:
-    put_away = PutAway({(TP, 20): 30, (TP, 40): 41, (OTHER, 0): 5}, frozenset())
+    put_away = PutAway({(TP, 20): 30, (TP, 40): 41, (OTHER, 0): 5}, {})
     pieces = put_away.around({TP: (20, 41), OTHER: (3, 10)})
     assert [(one.offset, one.unreadable) for one, _ in pieces if one is not None] == [(20, SKIPPED), (40, SKIPPED)]
     offsets = [one for stand_in, ranges in pieces for one in [stand_in and stand_in.offset, *ranges.get(TP, ())]]
@@ -51,14 +51,14 @@ def test_dead_letters_say_what_is_put_away() -> None:
         *(Claim(TP, 20, 30, Reason.SKIPPED), Claim(TP, 50, None, Reason.SKIPPED)),
         *(Claim(TP, 7, None, Reason.FATAL), Claim(TP, 8, 9, Reason.MALFORMED)),
     ]
-    assert find_put_away(claims) == PutAway({(TP, 20): 30}, frozenset([(TP, 7)]))
+    assert find_put_away(claims) == PutAway({(TP, 20): 30}, {(TP, 7): FATAL})
 
 
 def test_record_is_seen_as_the_worker_has_seen_it() -> None:
     record = SourceRecord(TP, 20, None, b"k", b"v", ())
-    assert PutAway({}, frozenset([(TP, 20)])).seen(record).unreadable == FATAL
-    assert PutAway({(TP, 20): 30}, frozenset()).seen(record).unreadable == SKIPPED
-    assert PutAway({(TP, 21): 30}, frozenset([(OTHER, 20)])).seen(record) is record
+    assert PutAway({}, {(TP, 20): FATAL}).seen(record).unreadable == FATAL
+    assert PutAway({(TP, 20): 30}, {}).seen(record).unreadable == SKIPPED
+    assert PutAway({(TP, 21): 30}, {(OTHER, 20): FATAL}).seen(record) is record
 
 
 def skipped_world() -> World:

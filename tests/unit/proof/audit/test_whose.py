@@ -120,15 +120,18 @@ def test_reference_to_another_bucket_is_a_finding() -> None:
     assert "in bucket another-bucket, the settings say bucket" in text
 
 
+@pytest.mark.parametrize("reason", [Reason.FATAL, Reason.UNKNOWN_SCHEMA])
 @pytest.mark.parametrize(("value", "notes"), [({"user": "bob", "time": "2024-05-01T10:01:00Z"}, 1), (b"\x01", 0)])
-def test_fatal_dead_letter_of_a_record_that_decodes_is_told(value: object, notes: int) -> None:
+def test_dead_letter_that_is_taken_at_its_word_is_told_if_its_record_decodes(
+    value: object, notes: int, reason: Reason
+) -> None:
     """It is accounted for, so that it is no finding; one that no decoder takes is as it should be."""
     bad = record(APP_0, 0, value)
-    letter = DeadLetter(bad, Reason.FATAL, "", None)
+    letter = DeadLetter(bad, reason, "", None)
     world = World([bad], [], [("b1", letter)], {"b1": {APP_0: (0, 1)}}, {APP_0: 1}, {APP_0: 1}).build()
     report = world.audit()
     assert report.exit_code is ExitCode.CLEAN
-    expected = ["app-0 offset 0: its dead letter is fatal, and it decodes here: look at it, and replay it"]
+    expected = [f"app-0 offset 0: its dead letter is {reason}, and it decodes here: look at it, and replay it"]
     assert report.findings.notes == expected[:notes]
 
 

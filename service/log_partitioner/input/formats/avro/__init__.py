@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 from log_partitioner.config.settings import InputSettings
+from log_partitioner.formats.schema import Schema
 from log_partitioner.input.format import Format, Read, SchemaError
 from log_partitioner.input.formats.avro.binary import Cursor, malformed
 from log_partitioner.input.formats.avro.types import AvroTypes
@@ -22,11 +23,13 @@ def avro(rules: InputSettings) -> Format:
     return Format(read_by=partial(_read_by, rules))
 
 
-def _read_by(rules: InputSettings, schema: str) -> Read:
+def _read_by(rules: InputSettings, schema: Schema) -> Read:
+    types = AvroTypes(rules.json_depth_max)
     try:
-        parsed = json.loads(schema)
-        json.dumps(parsed, ensure_ascii=False).encode()  # names stand in rows
-        decode = AvroTypes(rules.json_depth_max).of(parsed, "").decode
+        for text in (*(text for _, text in schema.references), schema.text):
+            parsed = json.loads(text)
+            json.dumps(parsed, ensure_ascii=False).encode()  # names stand in rows
+            decode = types.of(parsed, "").decode
     except KeyError as error:
         raise SchemaError(f"a type lacks {error}") from error
     except RecursionError as error:

@@ -13,6 +13,7 @@ from typing import Any
 
 from log_partitioner.config.settings import InputSettings
 from log_partitioner.formats.dead_letter import Reason
+from log_partitioner.formats.schema import Schema
 from log_partitioner.formats.values import Bytes, Date, Decimal, DeclaredMap, Timestamp
 from log_partitioner.proof.oracle.format import DeadError, Format
 
@@ -20,12 +21,13 @@ _DAY_US = 86_400_000_000
 _EPOCH_DAY = datetime(1970, 1, 1, tzinfo=UTC).toordinal()
 _DECIMAL_BYTES_MAX, _PLAIN_SCALE_MAX = 1700, 64
 _BASE, _DIGITS_MAX = 128, 10  # of a number
+_PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
 _UNITS_US = {"millis": 1000, "micros": 1}
 
 
 def avro(settings: InputSettings) -> Format:
     """Return the rules of `avro`."""
-    return Format(parse_by=lambda schema: _Schema(settings, json.loads(schema)).value_of)
+    return Format(parse_by=lambda schema: _Schema(settings, schema).value_of)
 
 
 class _Bytes:
@@ -77,10 +79,12 @@ class _Bytes:
 
 
 class _Schema:
-    def __init__(self, settings: InputSettings, schema: Any) -> None:
+    def __init__(self, settings: InputSettings, schema: Schema) -> None:
         self._depth_max, self._room = settings.json_depth_max, settings.record_bytes_max
         self._defined: dict[str, Any] = {}
-        self._schema = self._resolve(schema, "")
+        *_, self._schema = [
+            self._resolve(json.loads(text), "") for text in [*dict(schema.references).values(), schema.text]
+        ]
 
     def value_of(self, payload: bytes) -> object:
         """Read a payload to its end."""
@@ -96,6 +100,8 @@ class _Schema:
             return [self._resolve(branch, space) for branch in schema]
         if isinstance(schema, str):
             known = [name for name in (f"{space}.{schema}", schema) if name in self._defined]
+            if not known and schema not in _PRIMITIVES:
+                raise ValueError(schema)
             return self._defined[known[0]] if known else {"type": schema, "tag": schema}
         kind = schema["type"]
         if kind in ("array", "map"):

@@ -1,13 +1,14 @@
-"""Framing as the second opinion takes it away: each returns the payload of a value that is not empty."""
+"""Framing as the second opinion takes it away: each returns the schema's name, and the payload of a value."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from log_partitioner.formats.model import Headers
+from log_partitioner.formats.schema import SchemaRef
 from log_partitioner.proof.oracle.framing.confluent import confluent
 
-FRAMINGS: dict[str, Callable[[bytes, Headers], bytes]] = {
-    "none": lambda value, _headers: value,
+FRAMINGS: dict[str, Callable[[bytes, Headers], tuple[SchemaRef | None, bytes]]] = {
+    "none": lambda value, _headers: (None, value),
     "confluent": confluent,
 }

@@ -3,26 +3,35 @@
 from __future__ import annotations
 
 import struct
+import uuid
 
 from log_partitioner.formats.dead_letter import Reason
 from log_partitioner.formats.model import Headers
+from log_partitioner.formats.schema import SchemaRef
 from log_partitioner.proof.oracle.format import DeadError
 
 _PREFIX = struct.Struct(">BI")
+_GUID = struct.Struct(">B16s")
 
 
-def confluent(value: bytes, headers: Headers) -> bytes:
-    """Return what stands behind the id.
+def confluent(value: bytes, headers: Headers) -> tuple[SchemaRef | None, bytes]:
+    """Return the name of the schema, and what stands behind it.
 
     Raises:
         DeadError: there is no id.
     """
-    if "__value_schema_id" in dict(headers):
-        return value
-    try:
-        magic, _ = _PREFIX.unpack_from(value)
-    except struct.error as error:
-        raise DeadError(Reason.MALFORMED) from error
-    if magic != 0:
+    told = [content for name, content in headers if name == "__value_schema_id"]
+    ref = _read(told[0] if told else value)
+    if told:
+        return ref, value
+    if ref is None or ref.kind != "id":
         raise DeadError(Reason.MALFORMED)
-    return value[_PREFIX.size :]
+    return ref, value[_PREFIX.size :]
+
+
+def _read(content: bytes | None) -> SchemaRef | None:
+    for magic, kind, form in ((0, "id", _PREFIX), (1, "guid", _GUID)):
+        if content and content[0] == magic and len(content) >= form.size:
+            _, name = form.unpack_from(content)
+            return SchemaRef("id", name) if kind == "id" else SchemaRef("guid", str(uuid.UUID(bytes=name)))
+    return None
