@@ -31,6 +31,7 @@ class FakeRegistry:
         self.raw: bytes | None = None
         self.trickle_s = 0.0
         self.authorization: str | None = None
+        self.is_served = False
         self.url = ""
 
     def register(self, subject: str, text: str, references: tuple[tuple[str, str, int], ...] = ()) -> int:
@@ -71,6 +72,9 @@ def serving(registry: FakeRegistry, port: int = 0) -> Iterator[str]:
         protocol_version = "HTTP/1.1"
 
         def do_GET(self) -> None:
+            if not registry.is_served:  # a connection from before
+                self.close_connection = True
+                return
             status, body = registry.answer(self.path, dict(self.headers.items()))
             self.send_response(status)
             self.send_header("Content-Length", str(len(body)))
@@ -92,9 +96,11 @@ def serving(registry: FakeRegistry, port: int = 0) -> Iterator[str]:
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
     thread.start()
     registry.url = f"http://127.0.0.1:{server.server_address[1]}"
+    registry.is_served = True
     try:
         yield registry.url
     finally:
+        registry.is_served = False
         server.shutdown()
         server.server_close()
         thread.join()

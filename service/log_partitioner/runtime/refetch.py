@@ -1,9 +1,8 @@
 """Retries records that cannot be read, and never goes on behind them.
 
 A bad fetch is not a bad log: another replica, or the same one a moment later, may hand over the records. So does a
-registry that gives a schema later. The consumer
-hands over no more of the TopicPartition until it is sought again (I1); only a person skips offsets (`log-partitioner
-offsets skip`).
+registry that gives a schema later. The consumer hands over no more of the TopicPartition until it is sought again (I1);
+only a person skips offsets (`log-partitioner offsets skip`).
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from log_partitioner.runtime.recorder import Recorder
 
 RETRIES = 3  # before the TopicPartition counts as held
 RETRY_S = 1.0  # before the first of them; doubled for each
-HOLD_S = 60.0  # between two retries of what is held
+HOLD_S = 30.0  # between two retries of what is held
 
 
 class _Trouble(NamedTuple):
