@@ -15,9 +15,11 @@ FROM python:3.12-slim-trixie AS build
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore
 WORKDIR /build
 RUN python -m venv --without-pip /opt/log-partitioner
-COPY requirements.lock requirements-build.lock ./
+COPY requirements.lock requirements-formats.lock requirements-build.lock ./
+# requirements-formats.lock adds what input.format = text needs.
+ARG REQUIREMENTS=requirements.lock
 # Only wheels: nothing is compiled here.
-RUN python -m pip --python /opt/log-partitioner install --require-hashes --only-binary :all: -r requirements.lock \
+RUN python -m pip --python /opt/log-partitioner install --require-hashes --only-binary :all: -r "$REQUIREMENTS" \
  && python -m pip install --require-hashes --only-binary :all: -r requirements-build.lock
 # README and LICENSE are the package's description; a tree without them still builds.
 COPY pyproject.toml README.md* LICENSE* ./

@@ -206,7 +206,7 @@ class Trial:
         unread = []
         for path, locate in self._times:
             found = locate(entry, envelope, record)
-            if parse_event_time(found, self._settings.time) is not None:
+            if parse_event_time(found, self._settings.time, record.timestamp_ms) is not None:
                 return f"Kafka's, since {path} is absurd" if at.fallback_time else path
             unread += [path] if found is not None else []
         return f"Kafka's, since {unread[0]} is no time" if unread else "Kafka's"

@@ -65,6 +65,7 @@ class Bounded(InputSettings):
 
     entries_per_record_max = ENTRIES_MAX
     format: Any = "json"
+    pattern: str | None = '(?P<a>[^,"]*)[,"]?(?P<b>.*)'
 
 
 def rules_of(form: str = "json", **others: Any) -> InputSettings:

@@ -94,6 +94,10 @@ entries = st.fixed_dictionaries(
     {"user": users, "time": time_texts() | epochs}, optional={"when": time_texts(), "id": users, "log": logs | users}
 )
 
+stamps = st.sampled_from(
+    ["Dec 31 23:59:59", "Jan  1 00:00:00", "Feb 29 12:00:00.5", "2026-01-01T00:00:00Z", "Mai 1", ""]
+)
+
 
 LOGICAL_TIME = {"type": "long", "logicalType": "timestamp-millis"}
 LOG = {"type": "record", "name": "Log", "fields": [
@@ -107,7 +111,7 @@ LOG = {"type": "record", "name": "Log", "fields": [
 def values(draw: st.DrawFn) -> bytes:
     """Write some entries as an object, an array, an envelope or lines, with any white space around the parts."""
     texts = [draw(spaces) + json.dumps(draw(entries)) + draw(spaces) for _ in range(draw(st.integers(1, 3)))]
-    form = draw(st.sampled_from(["object", "array", "envelope", "lines", "nothing", "csv", "avro"]))
+    form = draw(st.sampled_from(["object", "array", "envelope", "lines", "nothing", "csv", "syslog", "avro"]))
     if form == "avro":
         return draw(avro_payloads(LOG, {}))
     text = {
@@ -116,6 +120,7 @@ def values(draw: st.DrawFn) -> bytes:
         "envelope": f'{{"n":1,{draw(spaces)}"entries"{draw(spaces)}:{draw(spaces)}[{",".join(texts)}]}}',
         "lines": "\n".join(draw(spaces) + text for text in texts),
         "nothing": f"[{draw(spaces)}]",
+        "syslog": "\n".join(f"<{draw(users)}>{draw(stamps)} {draw(users)} app: {text}" for text in texts),
         "csv": "\n".join(f"{draw(users)},{draw(time_texts() | epochs)},{draw(users)}" for _ in texts),
     }[form]
     return (draw(spaces) + text + draw(spaces)).encode()
@@ -144,6 +149,7 @@ class AnyFormat(InputSettings):
 
 
 CSV = settings(input=AnyFormat(format="csv"), id=IdSettings(paths=("id",)))
+SYSLOG = settings(input=InputSettings(format="syslog"), user=UserSettings(paths=("host",)))
 AVRO = settings(input=with_schema(InputSettings(format="avro"), LOG), id=IdSettings(paths=("id",)))
 IN_TEXT = settings(
     user=UserSettings(paths=("log::user", "user")),
@@ -154,6 +160,7 @@ RULES = [
     NOT_FOR_THE_FAST_LANE,
     IN_TEXT,
     CSV,
+    SYSLOG,
     AVRO,
     *(
         settings(
@@ -186,7 +193,7 @@ def test_worker_and_second_opinion_decide_the_same(
     The record comes a second time, which the fast lane takes if it is plain.
     """
     again = record._replace(offset=1)
-    is_fast = is_fast and given_settings not in (NOT_FOR_THE_FAST_LANE, IN_TEXT, CSV, AVRO)
+    is_fast = is_fast and given_settings not in (NOT_FOR_THE_FAST_LANE, IN_TEXT, CSV, SYSLOG, AVRO)
     rows, dead = recorded([record, again], given_settings, is_fast=is_fast)
     judged = [entry.deliverable for entry in Judge(given_settings).judge(record).entries]
     expected = {n: RecordedEntry(one.key, one.event_time_us, one.id) for n, one in enumerate(judged) if one is not None}

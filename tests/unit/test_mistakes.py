@@ -64,6 +64,10 @@ REFUSED = [
     Mistake(46, {"LOGP_REGISTRY__URL": "http://r:8081"}, "registry.url has no effect: input.format json has no schemas"),
     Mistake(46, {"LOGP_INPUT__FORMAT": "avro", "LOGP_INPUT__SCHEMA_FILE": "/no/log.avsc"}, "input.schema_file names no file that can be read: /no/log.avsc"),
     Mistake(26, {"LOGP_KAFKA__BOOTSTRAP_SERVERS": "kafka://broker:9092"}, "kafka.bootstrap_servers: kafka://broker:9092 begins with what is no listener of Kafka: give host:port alone"),
+    Mistake(47, {"LOGP_INPUT__FORMAT": "text"}, "input.format text needs an input.pattern with named groups: (?P<time>"),
+    Mistake(47, {"LOGP_INPUT__FORMAT": "text", "LOGP_INPUT__PATTERN": "(?P<user>"}, "input.pattern is no pattern of RE2: missing ): (?P<user>"),
+    Mistake(47, {"LOGP_INPUT__PATTERN": "(?P<user>.*)"}, "input.pattern has no effect: input.format json has a form of its own"),
+    Mistake(48, {"LOGP_TIME__FORMAT": "%H:%M:%S"}, "time.format (LOGP_TIME__FORMAT) must be a day, a month and more, such as %d/%m/%Y %H:%M:%S"),
 ]  # fmt: skip
 ACCEPTED = [
     Mistake(5, {"LOGP_KAFKA__SOURCE_TOPICS": "a,b"}, "reads a, b and writes"),

@@ -96,6 +96,8 @@ def why_no_lane(settings: Settings) -> str | None:
     for name, given in paths.items():
         if not all(map(is_plain, given)):
             return f"{name}.paths lead to a header, or into the key or a text"
+    if settings.time.format is not None:
+        return "time.format is set"
     if str(settings.partition.zone) != "UTC":
         return "partition.zone is not UTC"
     if settings.input.record_bytes_max < LARGE_BYTES:

@@ -114,6 +114,8 @@ def _paths(settings: Settings) -> Iterator[str]:
     source = settings.input
     if source.entries_path is not None and source.format not in ("json", "avro"):
         yield f"input.entries_path is of input.format json and avro: a line of {source.format} is one entry"
+    if source.pattern is not None and source.format != "text":
+        yield f"input.pattern has no effect: input.format {source.format} has a form of its own"
     try:
         parse_entries_path(source.entries_path or "entries")
     except ValueError as error:

@@ -30,6 +30,11 @@ SIZE = "must be a size such as 64KiB, 256MiB or 2GiB, or a whole number of bytes
 LIST = 'must be a list: a,b or, as JSON, ["a", "b"]'
 MOMENT = "must be an ISO-8601 time, such as 2000-01-01T00:00:00Z"
 START = "must be beginning, fail, or a time with its zone such as 2026-11-27T09:00:00Z, from which on records are read"
+TIME_PARTS = re.compile(r"%.?| +|[^% ]+", re.DOTALL)
+_DIRECTIVES = ("%Y", "%y", "%m", "%b", "%d", "%a", "%H", "%M", "%S", "%z")
+TIME_FORMAT = (
+    f"must be a day, a month and more, such as %d/%m/%Y %H:%M:%S, each once, of {' '.join(_DIRECTIVES)} and %%"
+)
 _DOT = re.compile(r"(?<!\\)\.")
 _INSIDE = re.compile(r"(?<!\\)::")
 INSIDE = ""  # among the keys of a path: the value there is JSON text, in which the path goes on
@@ -74,6 +79,15 @@ def _moment(given: object, expected: str) -> datetime:
         return datetime.fromisoformat(str(given))
     except ValueError:
         raise ValueError(expected) from None
+
+
+def time_format_of(given: object) -> object:
+    """Return a form of times; `%S` takes a fraction, too, and a space stands for several."""
+    found = [part for part in TIME_PARTS.findall(str(given)) if part[0] == "%" and part != "%%"]
+    has_date = "%d" in found and ("%m" in found) != ("%b" in found) and not {"%Y", "%y"} <= {*found}
+    if not has_date or len({*found, *_DIRECTIVES}) > len(_DIRECTIVES) or len({*found}) < len(found):
+        raise ValueError(TIME_FORMAT)
+    return given
 
 
 def zone_of(given: object) -> ZoneInfo:
@@ -177,6 +191,7 @@ PositiveBytes = Annotated[int, Field(gt=0, json_schema_extra=BYTES), TAKES_SIZE]
 StartAt = Annotated[Literal["beginning", "fail"] | int, BeforeValidator(start_of), WithJsonSchema({"type": "string"})]
 Moment = Annotated[datetime, BeforeValidator(moment_of), WithJsonSchema({"type": "string"})]
 Zone = Annotated[ZoneInfo, BeforeValidator(zone_of), WithJsonSchema({"type": "string"})]
+TimeFormat = Annotated[str, BeforeValidator(time_format_of)]
 Names = Annotated[tuple[str, ...], BeforeValidator(list_of)]
 _PropertyText = BeforeValidator(property_of)
 Properties = Annotated[dict[str, Annotated[str, _PropertyText]], BeforeValidator(object_of)]

@@ -29,6 +29,7 @@ from log_partitioner.config.section import (
     SecretProperties,
     Section,
     StartAt,
+    TimeFormat,
     Zone,
 )
 from log_partitioner.config.sources import SourcedSettings
@@ -96,8 +97,10 @@ class InputSettings(Section):
     entries_per_record_max: ClassVar[int] = 100_000  # more is a dead letter,
     json_depth_max: ClassVar[int] = 100  # and so are more levels of nesting in an entry
 
-    format: Literal["json", "ndjson", "access-log", "avro"] = "json"
-    """json: an object, an array of objects or an envelope; ndjson: one object per line; access-log: one line each; avro: one value by its schema."""
+    format: Literal["json", "ndjson", "access-log", "syslog", "cri", "text", "avro"] = "json"
+    """json: an object, an array of objects or an envelope; ndjson: one object per line; access-log, syslog, cri (containers), text (by input.pattern): one line each; avro: one value by its schema."""
+    pattern: str | None = Field(None, examples=["(?P<time>[^ ]+) (?P<user>[^ ]+) (?P<message>.*)"])
+    """Pattern (RE2) of lines of format text: it matches all of a line, and its named groups are the members of an entry."""
     schema_file: Path | None = None
     """File with the schema of all records (.avsc), in place of a registry, read once; a record of another is malformed or misread."""
     framing: Literal["none", "confluent"] = "none"
@@ -142,6 +145,8 @@ class TimeSettings(Section):
 
     paths: Names = ("time", "timestamp", "@timestamp")
     """Paths to the event time, tried in this order."""
+    format: TimeFormat | None = Field(None, examples=["%d/%m/%Y %H:%M:%S"])
+    """One more form of texts, tried first, of %Y %y %m %b %d %a %H %M %S %z and other characters: %S takes a fraction, a space several; without a year it is the newest year by which the time is within the window. There is no fast lane then."""
     epoch_unit: Literal["auto", "s", "ms", "us", "ns"] = "auto"
     """Unit of numbers; auto decides by magnitude."""
     zone: Zone = _UTC

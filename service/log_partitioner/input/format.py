@@ -6,9 +6,11 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any, Literal, NamedTuple
 
+from log_partitioner.formats.dead_letter import Reason
 from log_partitioner.formats.schema import Schema
-from log_partitioner.input.json_text import WHITE
+from log_partitioner.input.json_text import WHITE, UndecodableError
 
+OTHER_LINES = "input.format = text reads other lines, by a pattern"
 _LINE = re.compile(rb"[^\n]+")
 
 
@@ -18,6 +20,10 @@ Read = Callable[[bytes], Any]
 
 class SchemaError(ValueError):
     """A text is no schema of the format."""
+
+
+class FormatError(ValueError):
+    """A format cannot be had, or not by these settings."""
 
 
 class Format(NamedTuple):
@@ -38,3 +44,27 @@ class Format(NamedTuple):
 def lines_of(payload: bytes) -> Iterator[bytes]:
     """Yield the lines that are not blank."""
     return (line[0] for line in _LINE.finditer(payload) if line[0].strip(WHITE))
+
+
+def text_of_line(line: bytes) -> str:
+    r"""Return the text of a line, without `\r` at its end.
+
+    Raises:
+        UndecodableError: it is not UTF-8.
+    """
+    try:
+        return line.removesuffix(b"\r").decode()
+    except UnicodeDecodeError as error:
+        raise UndecodableError(Reason.INVALID_UNICODE, f"lines have to be written as UTF-8: {error}") from error
+
+
+def members_by(pattern: re.Pattern[str], line: bytes, *, expected: str) -> dict[str, Any]:
+    """Return the named groups of a pattern that matches the whole line; one that takes no part is no member.
+
+    Raises:
+        UndecodableError: it does not match, or is not UTF-8.
+    """
+    found = pattern.fullmatch(text_of_line(line))
+    if found is None:
+        raise UndecodableError(Reason.MALFORMED, expected)
+    return {name: value for name, value in found.groupdict().items() if value is not None}

@@ -89,7 +89,7 @@ class Partitioner:
         """Return the first readable time; None if there is none, or it is absurd."""
         for name, locate in self._times:
             found = locate(entry, envelope, record) if name is None else entry.get(name)
-            event_time_us = parse_event_time(found, self._time_rules)
+            event_time_us = parse_event_time(found, self._time_rules, record.timestamp_ms)
             if event_time_us is not None:
                 absurd = is_absurd(event_time_us, record_timestamp_ms=record.timestamp_ms, rules=self._time_rules)
                 return None if absurd else event_time_us

@@ -20,9 +20,10 @@ def test_formats_of_the_setting_are_those_of_the_worker_and_of_the_second_opinio
 
 
 class AnyFormat(InputSettings):
-    """The format is no setting of the product."""
+    """The format is no setting of the product, or has a pattern."""
 
     format: Any
+    pattern: str | None = "(?P<a>.*)"
 
 
 def test_fast_lane_is_entered_for_formats_that_it_reads_alone() -> None:

@@ -2,16 +2,20 @@
 
 import json
 from collections.abc import Callable
-from datetime import UTC, tzinfo
+from datetime import UTC, datetime, tzinfo
 from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from log_partitioner import native
 from log_partitioner.config.settings import TimeSettings
 from log_partitioner.formats.model import SourceRecord, TopicPartition
 from log_partitioner.partitioning.event_time import LATEST_US, EpochUnit, is_absurd, parse_event_time
+from log_partitioner.partitioning.partitioner import Partitioner, Placement
 from log_partitioner.proof.oracle.locate import Surroundings, TimeRule
 from log_partitioner.proof.oracle.times import date_and_hour, read_time
 from tests.fakes.lanes import recorded, settings
@@ -126,7 +130,7 @@ def test_time_of_each_form_is_its_moment(read: Read, text: str, expected: int) -
 @READERS
 @pytest.mark.parametrize("text", NO_TIMES)
 def test_text_that_is_ambiguous_or_broken_is_no_time(read: Read, text: str) -> None:
-    """Days before months or after, names of zones, times without a date or a year: nothing is guessed."""
+    """Days before months or after, names of zones, times without a date; without a year if Kafka has no timestamp."""
     assert read(text) is None
 
 
@@ -264,3 +268,106 @@ def test_date_and_hour_of_the_second_opinion_are_those_of_the_zone() -> None:
     """Those of the worker are in tests/property; beyond the calendar there is none."""
     assert date_and_hour(NOON, ZoneInfo("Pacific/Auckland")) == ("2024-05-02", 0)
     assert date_and_hour(1 << 70, UTC) is None
+
+
+def by_rules(value: str, rules: TimeSettings, timestamp: str | None = None) -> int | None:
+    """Read as worker and second opinion do: the time of an entry whose record has a timestamp."""
+    timestamp_ms = None if timestamp is None else at(timestamp) // 1000
+    record = SourceRecord(TopicPartition("app", 0), 0, timestamp_ms, None, None, ())
+    rules = rules.model_copy(update={"missing": "dead-letter"})
+    judged = TimeRule(rules).time_of({"time": value}, Surroundings(record, None, json.loads), timestamp_ms)
+    placed = Partitioner(settings(time=rules)).partition({"user": "ann", "time": value}, None, record)
+    assert judged == (placed.event_time_us if isinstance(placed, Placement) else None)
+    return judged
+
+
+def at(text: str) -> int:
+    """Return the microseconds of an ISO 8601 text."""
+    return round(datetime.fromisoformat(text).timestamp() * 1_000_000)
+
+
+@pytest.mark.parametrize(
+    ("text", "timestamp", "expected"),
+    [
+        ("Mar  4 05:06:07", "2026-03-04T05:06:08Z", "2026-03-04T05:06:07Z"),
+        ("mar 04 05:06:07.250", "2026-03-04T05:06:08Z", "2026-03-04T05:06:07.250Z"),
+        ("Dec 31 23:59:58", "2026-01-01T00:00:05Z", "2025-12-31T23:59:58Z"),
+        ("Dec 31 23:59:60", "2026-01-01T00:00:05Z", "2026-01-01T00:00:00Z"),
+        ("Jan  1 00:00:03", "2025-12-31T23:59:59Z", "2026-01-01T00:00:03Z"),  # the sender's clock is ahead
+        ("Jan  3 00:00:03", "2025-12-31T23:59:59Z", "2025-01-03T00:00:03Z"),  # not by more than time.future_max_s
+        ("Mar  6 05:06:07", "2026-03-04T05:06:08Z", "2025-03-06T05:06:07Z"),
+        ("Feb 29 12:00:00", "2025-01-07T00:00:00Z", "2024-02-29T12:00:00Z"),
+        ("Feb 29 12:00:00", "2026-03-04T05:06:08Z", None),
+        ("Feb 30 12:00:00", "2026-03-04T05:06:08Z", None),
+        ("Mar  4 05:06:07", None, None),
+        ("Mar  4 05:06:07", "1999-12-31T23:59:59Z", None),  # Kafka's timestamp is no clock's
+        ("Mar  4 05:06:07 2026", "2026-03-04T05:06:08Z", None),
+        ("Mar  4 05:06", "2026-03-04T05:06:08Z", None),
+        ("Mär  4 05:06:07", "2026-03-04T05:06:08Z", None),
+    ],
+)
+def test_text_without_a_year_is_of_the_newest_within_the_window(
+    text: str, timestamp: str | None, expected: str | None
+) -> None:
+    """As syslog writes it: the record's timestamp says the year, also around the turn of one."""
+    assert by_rules(text, TimeSettings(), timestamp) == (None if expected is None else at(expected))
+
+
+@pytest.mark.parametrize(
+    ("form", "text", "expected"),
+    [
+        ("%d/%m/%Y %H:%M:%S", "04/03/2026 05:06:07", "2026-03-04T05:06:07Z"),
+        ("%m/%d/%Y %H:%M:%S", "3/4/2026  5:06:07", "2026-03-04T05:06:07Z"),
+        ("%d.%m.%Y %H:%M", "04.03.2026 05:06", "2026-03-04T05:06:00Z"),
+        ("%d.%m.%Y", "04.03.2026", "2026-03-04T00:00:00Z"),
+        ("%Y%m%d%H%M%S", "20260304050607.123456789", "2026-03-04T05:06:07.123456Z"),
+        ("%y/%m/%d %H:%M:%S", "26/03/04 05:06:07,5", "2026-03-04T05:06:07.5Z"),
+        ("%a %b %d %H:%M:%S %Y", "Wed Mar  4 05:06:07.5 2026", "2026-03-04T05:06:07.5Z"),
+        ("%Y年%m月%d日 %H:%M:%S", "2026年3月4日 05:06:07", "2026-03-04T05:06:07Z"),
+        ("100%% [%d/%b/%Y] %H:%M:%S %z", "100% [04/MAR/2026] 05:06:07 +0130", "2026-03-04T05:06:07+01:30"),
+        ("%d-%b-%Y %H:%M:%S%z", "04-Mar-2026 05:06:07z", "2026-03-04T05:06:07Z"),
+        ("%m%d %H:%M:%S", "0304 05:06:07.123456", "2026-03-04T05:06:07.123456Z"),
+        ("%m-%d %H:%M:%S", "12-31 23:59:59", "2025-12-31T23:59:59Z"),
+        ("%Y-%d-%m %H:%M:%S", "2026-04-03 05:06:07", "2026-03-04T05:06:07Z"),  # before any other form
+        ("%d/%m/%Y %H:%M:%S", "2026-03-04T05:06:07Z", "2026-03-04T05:06:07Z"),  # and then the others
+        ("%d/%m/%Y %H:%M:%S", "Mar  4 05:06:07", "2026-03-04T05:06:07Z"),
+        ("%d/%m/%Y %H:%M:%S", "31/02/2026 05:06:07", None),
+        ("%d/%m/%Y %H:%M:%S", "04/13/2026 05:06:07", None),
+        ("%d/%m/%Y %H:%M:%S", "04/03/2026 25:06:07", None),
+        ("%d/%m/%Y %H:%M:%S", "04/03/2026 05:06:61", None),
+        ("%d/%m/%Y %H:%M:%S", "04/03/2026 05:06:07 ", None),
+        ("%d/%m/%Y %H:%M:%S", "04/03/2026\t05:06:07", None),
+        ("%d %b %Y", "04 Mrz 2026", None),
+        ("%d/%m/%Y %z", "04/03/2026 +2400", None),
+        ("%d/%m/%Y", "\u0660\u0664/03/2026", None),
+    ],
+)
+def test_text_of_the_format_is_read_before_any_other(form: str, text: str, expected: str | None) -> None:
+    read = by_rules(text, TimeSettings(format=form), "2026-03-04T06:00:00Z")
+    assert read == (None if expected is None else at(expected))
+
+
+@pytest.mark.parametrize(
+    "form", ["", "%H:%M:%S", "%d/%Y", "%m/%Y", "%d%d%m", "%d%m%b", "%d%m%y%Y", "%d%m%S%f", "%d%m%", "%d%m%s", "%D%m"]
+)
+def test_format_that_names_no_day_once_is_refused(form: str) -> None:
+    with pytest.raises(ValidationError, match="must be a day, a month and more, such as %d/%m/%Y"):
+        TimeSettings(format=form)
+
+
+def test_local_time_of_a_format_is_that_of_the_zone() -> None:
+    rules = TimeSettings(format="%d.%m.%Y %H:%M", zone="Europe/Berlin")
+    assert by_rules("04.03.2026 05:06", rules) == at("2026-03-04T05:06:00+01:00")
+
+
+times_like = st.lists(
+    st.sampled_from(["Mar", "Feb", "Dec", " 4", "29", "31", "00", " ", ":", "/", ".", ",", "2026", "26", "Z", "+01:00"])
+).map("".join)
+forms = st.sampled_from(["%b %d %H:%M:%S", "%d/%m/%Y %H:%M:%S%z", "%y%m%d", "%d%b%Y", "%b%d %H:%M:%S %z", "%m.%d"])
+
+
+@given(
+    times_like, forms, st.sampled_from(["2026-01-01T00:00:00Z", "2024-12-31T23:59:59Z", "2024-03-01T00:00:00Z", None])
+)
+def test_any_text_by_any_format_is_what_the_second_opinion_says(text: str, form: str, timestamp: str | None) -> None:
+    by_rules(text, TimeSettings(format=form, zone="Pacific/Auckland"), timestamp)

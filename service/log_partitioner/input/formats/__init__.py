@@ -9,29 +9,43 @@ from collections.abc import Callable, Iterator
 
 from log_partitioner.config.settings import InputSettings, Settings
 from log_partitioner.formats.schema import Schema
-from log_partitioner.input.format import Format, SchemaError
+from log_partitioner.input.format import Format, FormatError, SchemaError
 from log_partitioner.input.formats.access_log import access_log
 from log_partitioner.input.formats.avro import avro
+from log_partitioner.input.formats.cri import cri
 from log_partitioner.input.formats.json import json
 from log_partitioner.input.formats.ndjson import ndjson
+from log_partitioner.input.formats.syslog import syslog
+from log_partitioner.input.formats.text import text
 
 FORMATS: dict[str, Callable[[InputSettings], Format]] = {
     "json": json,
     "ndjson": ndjson,
     "access-log": access_log,
+    "syslog": syslog,
+    "cri": cri,
+    "text": text,
     "avro": avro,
 }
 
 
 def format_of(rules: InputSettings) -> Format:
-    """Return the format that the settings name."""
+    """Return the format that the settings name.
+
+    Raises:
+        FormatError: it cannot be had, or not by these settings.
+    """
     return FORMATS[rules.format](rules)
 
 
 def find_problems(settings: Settings) -> Iterator[str]:
-    """Find a schema that nobody gives or asks for, and a file of one that cannot be read, or is none of the format."""
+    """Find what a format lacks: a package, a pattern, a schema; and a schema that is none, or that nothing asks for."""
     rules, registry = settings.input, settings.registry.url
-    read_by = format_of(rules).read_by
+    try:
+        read_by = format_of(rules).read_by
+    except FormatError as error:
+        yield str(error)
+        return
     if read_by is None:
         for name, value in (("input.schema_file", rules.schema_file), ("registry.url", registry)):
             if value is not None:

@@ -6,14 +6,19 @@ import re
 from typing import Any
 
 from log_partitioner.config.settings import InputSettings
-from log_partitioner.formats.dead_letter import Reason
-from log_partitioner.input.format import Format, lines_of
-from log_partitioner.input.json_text import UndecodableError
+from log_partitioner.input.format import OTHER_LINES, Format, lines_of, members_by
 
-_QUOTED = r'"((?:[^"\\]|\\.)*+)'
+_QUOTED = r'(?:[^"\\]|\\.)*+'
 # No part can take what another could, so that any line is read in linear time. Some servers cut the last quote off.
-_BEGIN = rf'(\S++) (\S++) (\S++) \[([^]]++)] {_QUOTED}" ([0-9]{{3}}) ([0-9]{{1,18}}|-)'
-_LINE = re.compile(rf'{_BEGIN}(?: {_QUOTED}" {_QUOTED}(?:"|\Z))?(?: (.+))?', re.DOTALL)
+_LINE = re.compile(
+    r"(?P<client>\S++) (?P<ident>\S++) (?P<user>\S++) \[(?P<time>[^]]++)] "
+    rf'"(?P<request>{_QUOTED})" (?P<status>[0-9]{{3}}) (?:(?P<bytes>[0-9]{{1,18}})|-)'
+    rf'(?: "(?P<referer>{_QUOTED})" "(?P<agent>{_QUOTED})(?:"|\Z))?(?: (?P<more>.+))?',
+    re.DOTALL,
+)
+_EXPECTED = (
+    'no line of an access log: client ident user [time] "request" status bytes, maybe "referer" "agent"; ' + OTHER_LINES
+)
 
 
 def access_log(_rules: InputSettings) -> Format:
@@ -22,14 +27,5 @@ def access_log(_rules: InputSettings) -> Format:
 
 
 def _entry(line: bytes) -> Any:
-    try:
-        found = _LINE.fullmatch(line.decode().removesuffix("\r"))
-    except UnicodeDecodeError as error:
-        raise UndecodableError(Reason.INVALID_UNICODE, str(error)) from error
-    if found is None:
-        message = 'no line of an access log: client ident user [time] "request" status bytes, maybe "referer" "agent"'
-        raise UndecodableError(Reason.MALFORMED, message)
-    client, ident, user, time, request, status, size, referer, agent, more = found.groups()
-    entry = {"client": client, "ident": ident, "user": user, "time": time, "request": request, "status": int(status)}
-    rest = {"bytes": None if size == "-" else int(size), "referer": referer, "agent": agent, "more": more}
-    return entry | {name: value for name, value in rest.items() if value is not None}
+    entry = members_by(_LINE, line, expected=_EXPECTED)
+    return entry | {name: int(entry[name]) for name in ("status", "bytes") if name in entry}

@@ -41,3 +41,15 @@ class Format(NamedTuple):
 def lines_of(payload: bytes) -> list[bytes]:
     """Return the lines that are not blank."""
     return [line for line in payload.split(b"\n") if line.strip(_WHITESPACE)]
+
+
+def text_of_line(line: bytes) -> str:
+    r"""Return the text of a line, without `\r` at its end.
+
+    Raises:
+        DeadError: it is not UTF-8.
+    """
+    try:
+        return line.decode().removesuffix("\r")
+    except UnicodeDecodeError as error:
+        raise DeadError(Reason.INVALID_UNICODE) from error

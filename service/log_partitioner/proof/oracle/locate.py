@@ -177,21 +177,22 @@ class TimeRule:
 
     def time_of(self, entry: JsonObject, around: Surroundings, timestamp_ms: int | None) -> int | None:
         """Return the event time in microseconds, or None if the entry is dead for want of one."""
+        rules, latest_us = self._settings, self._latest_us(timestamp_ms)
         for value in values_at(self._paths, entry, around):
-            time_us = read_time(value, unit=self._settings.epoch_unit, zone=self._zone)
+            time_us = read_time(value, unit=rules.epoch_unit, zone=self._zone, form=rules.format, latest_us=latest_us)
             if time_us is not None:
-                if self._is_plausible(time_us, timestamp_ms):
+                if max(self._earliest_us, FIRST_US) <= time_us < END_US and (latest_us is None or time_us <= latest_us):
                     return time_us
                 break
         if self._settings.missing == "dead-letter" or timestamp_ms is None or not 0 <= timestamp_ms * 1_000 < END_US:
             return None
         return timestamp_ms * 1_000
 
-    def _is_plausible(self, time_us: int, timestamp_ms: int | None) -> bool:
-        if not max(self._earliest_us, FIRST_US) <= time_us < END_US:
-            return False
-        is_clock = timestamp_ms is not None and timestamp_ms * 1_000 >= self._earliest_us
-        return not is_clock or time_us - self._ahead_us <= (timestamp_ms or 0) * 1_000
+    def _latest_us(self, timestamp_ms: int | None) -> int | None:
+        """Return the end of the window; None if the record's timestamp is no clock's."""
+        if timestamp_ms is None or timestamp_ms * 1_000 < self._earliest_us:
+            return None
+        return timestamp_ms * 1_000 + self._ahead_us
 
 
 def _utf8(value: bytes | None) -> str | None:

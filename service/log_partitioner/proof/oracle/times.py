@@ -28,6 +28,19 @@ _NAMED_DAY = re.compile(r"((mon|tue|wed|thu|fri|sat|sun), )?(?P<day>\d\d?)([ /-]
 _CLOCK = re.compile(r"[t :](\d\d)(:?)(\d\d)(?:\2(\d\d)(?:[.,](\d+))?)?")
 _OFFSET = re.compile(r"([+-])(\d\d)(?::?(\d\d))?( [a-z]{2,5}| \([a-z]{2,5}\))?")
 _UTC = re.compile(r"z|utc?|gmt")
+_NO_YEAR = "%b %d %H:%M:%S"
+_PIECES = {
+    "%Y": ("year", re.compile(r"\d{4}", re.ASCII)),
+    "%y": ("short", re.compile(r"\d\d", re.ASCII)),
+    "%m": ("month", re.compile(r"\d\d?", re.ASCII)),
+    "%b": ("month", re.compile("[a-zA-Z]{3}")),
+    "%d": ("day", re.compile(r"\d\d?", re.ASCII)),
+    "%a": ("", re.compile("mon|tue|wed|thu|fri|sat|sun", re.IGNORECASE | re.ASCII)),
+    "%H": ("hour", re.compile(r"\d\d?", re.ASCII)),
+    "%M": ("minute", re.compile(r"\d\d", re.ASCII)),
+    "%S": ("second", re.compile(r"\d\d([.,]\d+)?", re.ASCII)),
+    "%z": ("zone", re.compile(r"z|utc|gmt|[+-]\d\d:?\d\d", re.IGNORECASE | re.ASCII)),
+}
 _REGION = re.compile(r"(\[[a-z0-9_/+-]+\])?")
 # Decimal holds these exactly by default, and they are more than any calendar needs.
 _DIGITS_MAX = 28
@@ -36,8 +49,13 @@ _PER_UNIT = {"s": (1_000_000, 1), "ms": (1_000, 1), "us": (1, 1), "ns": (1, 1_00
 _NEVER = 1 << 100
 
 
-def read_time(value: object, *, unit: EpochUnit, zone: tzinfo) -> int | None:
-    """Read a value as a time; None if it is none. The result may be outside every calendar."""
+def read_time(
+    value: object, *, unit: EpochUnit, zone: tzinfo, form: str | None = None, latest_us: int | None = None
+) -> int | None:
+    """Read a value as a time, by its form if it has one; None if it is none. The result may be outside every calendar.
+
+    Without `latest_us` a text that names no year is no time.
+    """
     if isinstance(value, bool):
         return None
     if isinstance(value, int | float):
@@ -46,8 +64,11 @@ def read_time(value: object, *, unit: EpochUnit, zone: tzinfo) -> int | None:
         return _NEVER if value.is_integer else None
     if not isinstance(value, str):
         return None
+    if form is not None and (formed := _by_form(value, form, zone, latest_us)) is not None:
+        return formed
     if (match := _NUMERIC.fullmatch(value)) is None:
-        return _from_words(value, zone)
+        of_words = _from_words(value, zone)
+        return _by_form(value, _NO_YEAR, zone, latest_us) if of_words is None else of_words
     if len(value) > _DIGITS_MAX:
         return _NEVER
     return _from_number(int(value) if match[1] is None else Decimal(value), unit)
@@ -111,7 +132,43 @@ def _from_words(text: str, zone: tzinfo) -> int | None:
     return None if offset is None else (since + of_day - offset) // _MICROSECOND
 
 
-def _day(found: re.Match[str]) -> timedelta | None:
+def _by_form(text: str, form: str, zone: tzinfo, latest_us: int | None) -> int | None:
+    """Read a text piece by piece as a form says; None if it is another, or if nobody knows its year."""
+    found: dict[str, str] = {}
+    for piece in re.findall(r"%.| +|[^%]", form, re.DOTALL):
+        literal = re.compile(" +" if piece[0] == " " else re.escape(piece[-1]))
+        name, pattern = _PIECES.get(piece, ("", literal))
+        match = pattern.match(text)
+        if match is None:
+            return None
+        found[name] = match[0]
+        text = text[match.end() :]
+    return None if text else _of_parts(found, zone, latest_us)
+
+
+def _of_parts(found: dict[str, str], zone: tzinfo, latest_us: int | None) -> int | None:
+    second, _, fraction = found.get("second", "0").replace(",", ".").partition(".")
+    of_day = _since_midnight(int(found.get("hour", 0)), int(found.get("minute", 0)), int(second), fraction)
+    offset = _zone(found["zone"].lower()) if "zone" in found else None
+    if of_day is None or ("zone" in found and offset is None):
+        return None
+    years = [int(found["year"])] if "year" in found else [2000 + int(found["short"])] if "short" in found else []
+    end_us = _NEVER + 1
+    if not years and latest_us is not None:
+        end_us = min(latest_us, END_US - 1)
+        last = (_EPOCH + end_us * _MICROSECOND).year
+        years = [last + 1, last, last - 1]
+    for year in years:
+        since = _day({"year": f"{year}", "month": found["month"].lower(), "day": found["day"]})
+        if since is not None:
+            since += of_day
+            time_us = _local(since, zone) if offset is None else (since - offset) // _MICROSECOND
+            if time_us <= end_us:
+                return time_us
+    return None
+
+
+def _day(found: re.Match[str] | dict[str, str]) -> timedelta | None:
     """Return the time from 1970 to the day; None if there is no such day."""
     month = found["month"]
     number = int(month) if month.isdigit() else _MONTHS.index(month) + 1 if month in _MONTHS else 0
@@ -123,7 +180,11 @@ def _day(found: re.Match[str]) -> timedelta | None:
 def _time_of_day(clock: re.Match[str]) -> timedelta | None:
     """Return the time since midnight: up to the next one, and a leap second is the second after it."""
     hours, minutes, seconds = (int(clock[number] or 0) for number in (1, 3, 4))
-    since = timedelta(minutes=minutes, seconds=seconds, microseconds=int(f"{clock[5] or 0}00000"[:6]))
+    return _since_midnight(hours, minutes, seconds, clock[5] or "")
+
+
+def _since_midnight(hours: int, minutes: int, seconds: int, fraction: str) -> timedelta | None:
+    since = timedelta(minutes=minutes, seconds=seconds, microseconds=int(f"{fraction}000000"[:6]))
     is_over = hours > 23 and (hours > 24 or since)  # noqa: PLR2004 - a clock's
     return None if is_over or minutes > 59 or seconds > 60 else since + timedelta(hours=hours)  # noqa: PLR2004
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from log_partitioner.config.settings import InputSettings
 from log_partitioner.formats.dead_letter import Reason
-from log_partitioner.proof.oracle.format import DeadError, Format, lines_of
+from log_partitioner.proof.oracle.format import DeadError, Format, lines_of, text_of_line
 
 _STATUS_DIGITS, _SIZE_DIGITS = 3, 18
 
@@ -61,10 +61,7 @@ class _Rest:
 
 
 def _entry(line: bytes) -> object:
-    try:
-        rest = _Rest(line.decode().removesuffix("\r"))
-    except UnicodeDecodeError as error:
-        raise DeadError(Reason.INVALID_UNICODE) from error
+    rest = _Rest(text_of_line(line))
     entry: dict[str, object] = {name: rest.word() for name in ("client", "ident", "user")}
     rest.need("[")
     entry["time"] = rest.until("]")
