@@ -6,14 +6,13 @@ import re
 from typing import Any
 
 from log_partitioner.config.settings import InputSettings
-from log_partitioner.input.format import OTHER_LINES, Format, lines_of, members_by
+from log_partitioner.input.format import OTHER_LINES, QUOTED, Format, lines_of, members_by
 
-_QUOTED = r'(?:[^"\\]|\\.)*+'
 # No part can take what another could, so that any line is read in linear time. Some servers cut the last quote off.
 _LINE = re.compile(
     r"(?P<client>\S++) (?P<ident>\S++) (?P<user>\S++) \[(?P<time>[^]]++)] "
-    rf'"(?P<request>{_QUOTED})" (?P<status>[0-9]{{3}}) (?:(?P<bytes>[0-9]{{1,18}})|-)'
-    rf'(?: "(?P<referer>{_QUOTED})" "(?P<agent>{_QUOTED})(?:"|\Z))?(?: (?P<more>.+))?',
+    rf'"(?P<request>{QUOTED})" (?P<status>[0-9]{{3}}) (?:(?P<bytes>[0-9]{{1,18}})|-)'
+    rf'(?: "(?P<referer>{QUOTED})" "(?P<agent>{QUOTED})(?:"|\Z))?(?: (?P<more>.+))?',
     re.DOTALL,
 )
 _EXPECTED = (

@@ -6,12 +6,12 @@ import re
 from typing import Any
 
 from log_partitioner.config.settings import InputSettings
-from log_partitioner.input.format import OTHER_LINES, Format, lines_of, members_by
+from log_partitioner.input.format import OTHER_LINES, QUOTED, Format, lines_of, members_by
 
 # No part can take what another could, so that any line is read in linear time.
 _PRIORITY = r"<(?P<priority>[1-9]?[0-9]|1[0-8][0-9]|19[01])>"
-_NAME, _VALUE = r'[^ =\]"]++', r'(?:[^"\\]|\\.)*+'
-_PARAMETERS = rf'(?: {_NAME}="{_VALUE}")*+'
+_NAME = r'[^ =\]"]++'
+_PARAMETERS = rf'(?: {_NAME}="{QUOTED}")*+'
 _WORDS = "".join(rf"(?:- |(?P<{name}>[^ ]++) )" for name in ("time", "host", "app", "pid", "msgid"))
 _RFC_5424 = re.compile(
     rf"{_PRIORITY}1 {_WORDS}(?:-|(?P<data>(?:\[{_NAME}{_PARAMETERS}])++))(?: (?P<message>.*))?", re.DOTALL
@@ -23,7 +23,7 @@ _RFC_3164 = re.compile(
 )
 _HAS_VERSION = re.compile(rb"<[0-9]++>1 ")
 _ELEMENT = re.compile(rf"\[({_NAME})({_PARAMETERS})]", re.DOTALL)
-_PARAMETER = re.compile(rf' ({_NAME})="({_VALUE})"', re.DOTALL)
+_PARAMETER = re.compile(rf' ({_NAME})="({QUOTED})"', re.DOTALL)
 _EXPECTED = f"no line of syslog: <priority>, time, host, tag[pid]: message, or RFC 5424; {OTHER_LINES}"
 
 
