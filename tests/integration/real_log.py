@@ -27,6 +27,11 @@ _ACCESS = re.compile(
     r'(?P<client>\S+) (?P<ident>\S+) (?P<auth>\S+) \[(?P<time>[^\]]+)\] "(?P<request>(?:[^"\\]|\\.)*)" '
     r'(?P<status>\d{3}) (?P<bytes>\S+) "(?P<referrer>(?:[^"\\]|\\.)*)" "(?P<agent>.*?)"?\Z'
 )
+AS_TEXT = {
+    "LOGP_INPUT__FORMAT": "text",
+    "LOGP_INPUT__PATTERN": _ACCESS.pattern.removesuffix(r"\Z"),
+    "LOGP_TIME__PATHS": "time",
+}
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 
@@ -77,10 +82,14 @@ def real_log_files() -> list[Path]:
 
 
 class RealLog:
-    """The entries of one file, the records they went in with, and which of them have been found."""
+    """The entries of one file, the records they went in with, and which of them have been found.
 
-    def __init__(self, lines: list[bytes], rules: Rules) -> None:
+    `texts` are the lines of an access log that the entries were made of, if these go in; they have no ISO time.
+    """
+
+    def __init__(self, lines: list[bytes], rules: Rules, texts: list[bytes] | None = None) -> None:
         self._lines = lines
+        self._texts = texts
         self._rules = rules
         self._stamp_ms = int(time.time() * 1000)
         self._first_of_record = list(_cut(lines))
@@ -89,11 +98,13 @@ class RealLog:
         self._place_of: dict[str, tuple[str, int]] = {}
 
     def records(self) -> Iterator[ToProduce]:
-        """Arrays of entries, spread over the partitions; a single entry stands without an array."""
+        """Arrays of entries, or lines, spread over the partitions; a single entry stands without an array."""
         ends = [*self._first_of_record[1:], len(self._lines)]
         for number, (first, end) in enumerate(zip(self._first_of_record, ends, strict=True)):
             some = self._lines[first:end]
             value = some[0] if len(some) == 1 else b"[" + b",".join(some) + b"]"
+            if self._texts is not None:
+                value = b"\n".join(self._texts[first:end])
             yield ToProduce(value=value, partition=number % PARTITIONS, timestamp_ms=self._stamp_ms)
 
     def note_places(self, written: list[tuple[int, int]]) -> None:
@@ -119,7 +130,7 @@ class RealLog:
         """Check the values of one entry that was found, by (partition, offset, index); gives its number and itself."""
         number = self._take(*place)
         entry: dict[str, Any] = json.loads(self._lines[number])
-        text = difference(entry, found)
+        text = difference(entry if self._texts is None else _without_iso(entry), found)
         assert text is None, f"entry {number}{text}"
         return number, entry
 
@@ -176,9 +187,15 @@ def _cut(lines: list[bytes]) -> Iterator[int]:
 
 def lines_of(file: Path) -> list[bytes]:
     """Read a file's entries, each the JSON text of an object."""
-    with zstd.open_file(file, "rb", options=zstd.WINDOW_LOG_MAX) as opened:
-        lines = opened.read().splitlines()
+    lines = texts_of(file)
     return [_access_entry(line) for line in lines] if file.name.endswith(".raw.log.zst") else lines
+
+
+def texts_of(file: Path) -> list[bytes]:
+    """Read a file's lines as they stand there."""
+    with zstd.open_file(file, "rb", options=zstd.WINDOW_LOG_MAX) as opened:
+        lines: list[bytes] = opened.read().splitlines()
+    return lines
 
 
 def _access_entry(line: bytes) -> bytes:
@@ -190,6 +207,10 @@ def _access_entry(line: bytes) -> bytes:
     ].split(" ")
     iso = f"{year}-{_MONTHS.index(month) + 1:02}-{day}T{clock}{zone}"
     return json.dumps({"@timestamp": iso, **match.groupdict()}, ensure_ascii=False).encode()
+
+
+def _without_iso(entry: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in entry.items() if name != "@timestamp"}
 
 
 def _first(entry: dict[str, Any], paths: tuple[tuple[str, ...], ...], read: Callable[[Any], Any]) -> Any:

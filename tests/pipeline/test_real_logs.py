@@ -7,6 +7,7 @@ are absent (tests/conftest.py).
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,7 +20,7 @@ from log_partitioner_pipeline.jobs.materialize import Materialize
 from tests.integration.harness import Deployment
 from tests.integration.one_worker import run_through
 from tests.integration.readback import parse_rounding
-from tests.integration.real_log import PARTITIONS, RULES, RealLog, lines_of, name_of, real_log_files
+from tests.integration.real_log import AS_TEXT, PARTITIONS, RULES, RealLog, lines_of, name_of, real_log_files, texts_of
 from tests.pipeline.conftest import Lake
 from tests.pipeline.readback import read_counts_by_pyiceberg
 from tests.stack.kafka_helper import KafkaHelper
@@ -29,23 +30,29 @@ from tests.stack.s3_helper import S3Helper
 EVERYTHING = Window(from_ms=None, until_ms=None, padding_s=600)
 LAYOUTS = ("auto", "pack", "file")
 ENTRIES_MAX_IN_FILES = 10_000  # each PartitionKey is an object there: of some sets, every other entry is one
-CASES = [
+CASES: list[Any] = [
     pytest.param(
         file,
         layout,
+        {},
         id=f"{name_of(file)}-{layout}",
         marks=[] if (name_of(file), layout) == ("eve", "auto") else pytest.mark.sweep,
     )
     for file in real_log_files()
     for layout in LAYOUTS
     if layout != "file" or RULES[name_of(file)].entries <= ENTRIES_MAX_IN_FILES
+] + [
+    pytest.param(file, "auto", AS_TEXT, id="apache_logs-text", marks=pytest.mark.sweep)
+    for file in real_log_files()
+    if name_of(file) == "apache_logs"
 ]
 
 
-@pytest.mark.parametrize(("file", "layout"), CASES)
+@pytest.mark.parametrize(("file", "layout", "form"), CASES)
 def test_real_logs_are_in_the_table_as_they_went_in(
     file: Path,
     layout: str,
+    form: dict[str, str],
     kafka: KafkaHelper,
     s3: S3Helper,
     names: Names,
@@ -54,11 +61,11 @@ def test_real_logs_are_in_the_table_as_they_went_in(
 ) -> None:
     """Every entry is in one row, equal field by field, or a dead letter; PyIceberg counts as many rows as Spark."""
     rules, lines = RULES[name_of(file)], lines_of(file)
-    settings = rules.settings() | {"LOGP_LAYOUT": layout}
+    settings = rules.settings() | {"LOGP_LAYOUT": layout} | form
     with Deployment(
         kafka=kafka, s3=s3, names=names, root=tmp_path, partitions=PARTITIONS, settings=settings
     ) as deployment:
-        log = RealLog(lines, rules)
+        log = RealLog(lines, rules, texts_of(file) if form else None)
         log.note_places(run_through(deployment, log.records(), LOGP_SPOOL__BYTES_MAX=str(4 << 30)))
         lake = lake_of(deployment, is_compiled=True)
         require_table(lake, deployment, log)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from log_partitioner import native
+from log_partitioner.batch.fast_lane import why_no_lane
 from log_partitioner.config.settings import TimeSettings
 from log_partitioner.formats.model import SourceRecord, TopicPartition
 from log_partitioner.partitioning.event_time import LATEST_US, EpochUnit, is_absurd, parse_event_time
@@ -295,7 +296,8 @@ def at(text: str) -> int:
         ("Dec 31 23:59:60", "2026-01-01T00:00:05Z", "2026-01-01T00:00:00Z"),
         ("Jan  1 00:00:03", "2025-12-31T23:59:59Z", "2026-01-01T00:00:03Z"),  # the sender's clock is ahead
         ("Jan  3 00:00:03", "2025-12-31T23:59:59Z", "2025-01-03T00:00:03Z"),  # not by more than time.future_max_s
-        ("Mar  6 05:06:07", "2026-03-04T05:06:08Z", "2025-03-06T05:06:07Z"),
+        ("Mar  5 05:06:08", "2026-03-04T05:06:08Z", "2026-03-05T05:06:08Z"),
+        ("Mar  5 05:06:09", "2026-03-04T05:06:08Z", "2025-03-05T05:06:09Z"),
         ("Feb 29 12:00:00", "2025-01-07T00:00:00Z", "2024-02-29T12:00:00Z"),
         ("Feb 29 12:00:00", "2026-03-04T05:06:08Z", None),
         ("Feb 30 12:00:00", "2026-03-04T05:06:08Z", None),
@@ -311,6 +313,13 @@ def test_text_without_a_year_is_of_the_newest_within_the_window(
 ) -> None:
     """As syslog writes it: the record's timestamp says the year, also around the turn of one."""
     assert by_rules(text, TimeSettings(), timestamp) == (None if expected is None else at(expected))
+
+
+def test_newest_year_is_that_of_the_zone_and_one_of_the_calendar() -> None:
+    rules = TimeSettings(zone="Pacific/Auckland")
+    assert by_rules("Jan  1 05:00:00", rules, "2025-12-30T20:00:00Z") == at("2026-01-01T05:00:00+13:00")
+    rules = TimeSettings(future_max_s=10**24)
+    assert by_rules("Mar  4 05:06:07", rules, "2026-03-04T05:06:08Z") == at("9999-03-04T05:06:07Z")
 
 
 @pytest.mark.parametrize(
@@ -353,6 +362,11 @@ def test_text_of_the_format_is_read_before_any_other(form: str, text: str, expec
 def test_format_that_names_no_day_once_is_refused(form: str) -> None:
     with pytest.raises(ValidationError, match="must be a day, a month and more, such as %d/%m/%Y"):
         TimeSettings(format=form)
+
+
+@pytest.mark.skipif(not native.IS_INSTALLED, reason="make native")
+def test_fast_lane_which_reads_frequent_forms_first_is_not_entered_with_a_format() -> None:
+    assert why_no_lane(settings(time=TimeSettings(format="%Y-%d-%m"))) == "time.format is set"
 
 
 def test_local_time_of_a_format_is_that_of_the_zone() -> None:
