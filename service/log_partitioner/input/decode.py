@@ -136,6 +136,9 @@ class RecordDecoder:
         """Return the setting that reads a record which these do not read; empty if none is known."""
         if value[0] == 0 and self._unframe is None:
             return "; it begins as with the id of a schema, which input.framing = confluent takes away"
+        is_json = self._read is None and self._read_by is None
+        if is_json and error.reason is Reason.MALFORMED and value.lstrip(WHITE)[:1] not in (b"{", b"["):
+            return "; input.format = access-log, syslog, cri or text reads lines of text"
         if str(error).startswith("Extra data") and self._split is None:
             return "; input.format = ndjson reads one object per line"
         return ""

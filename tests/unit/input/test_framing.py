@@ -48,7 +48,12 @@ def test_value_without_an_id_is_dead_and_says_which_setting_reads_it(value: byte
 
 @pytest.mark.parametrize(
     ("value", "setting"),
-    [(PREFIX + b'{"user":"ann"}', "input.framing = confluent"), (b"{}\n{}", "input.format = ndjson")],
+    [
+        (PREFIX + b'{"user":"ann"}', "input.framing = confluent"),
+        (b"{}\n{}", "input.format = ndjson"),
+        (b"127.0.0.1 - ann [10/Oct/2000:13:55:36 -0700]", "input.format = access-log, syslog, cri or text reads lines"),
+        (b"<34>Oct 11 22:14:15 host su: gone", "input.format = access-log, syslog, cri or text reads lines"),
+    ],
 )
 def test_dead_letter_of_a_record_that_another_setting_reads_names_it(value: bytes, setting: str) -> None:
     (bad,) = decode(value).bad

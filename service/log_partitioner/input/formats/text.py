@@ -14,6 +14,10 @@ from log_partitioner.input.format import Format, FormatError, lines_of, text_of_
 from log_partitioner.input.json_text import UndecodableError
 
 _BYTE = re.compile(r"(?<!\\)(?:\\\\)*\\C")
+_PACKAGE = (
+    "input.format text needs google-re2: pip install 'log-partitioner[formats]', "
+    "or an image that is built with REQUIREMENTS=requirements-formats.lock"
+)
 _EXPECTED = "the line does not match input.pattern, which has to match all of it: .* at its end takes any rest"
 
 
@@ -26,7 +30,7 @@ def text(rules: InputSettings) -> Format:
     try:
         import re2  # noqa: PLC0415 - an optional package
     except ImportError as error:
-        raise FormatError("input.format text needs google-re2: pip install 'log-partitioner[formats]'") from error
+        raise FormatError(_PACKAGE) from error
     options = re2.Options()
     options.log_errors = False
     try:
