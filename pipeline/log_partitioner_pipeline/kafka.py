@@ -12,14 +12,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from confluent_kafka import KafkaException, TopicCollection
-from confluent_kafka.admin import AdminClient
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from log_partitioner.adapters.kafka.topics import Ends, KafkaTopics
 from log_partitioner.formats.model import SourceRecord, TopicPartition, readable
-from log_partitioner_pipeline.errors import BrokerError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -47,8 +44,6 @@ MESSAGE = T.StructType(
 )
 _ARROW_MESSAGE = to_arrow_schema(MESSAGE)
 _LAST = T.StructType([MESSAGE["topic"], MESSAGE["partition"], T.StructField("last", T.LongType())])
-_ANSWER_S = 20.0
-_AS_KAFKA_WRITES = str.maketrans("+/", "-_")  # its tools write ids in the alphabet for URLs, librdkafka does not
 _RECORDS_PER_TASK = 200_000  # about: judging them takes some seconds
 _ROWS_AT_ONCE = 1000
 _BYTES_AT_ONCE = 8 * 1024 * 1024
@@ -66,19 +61,13 @@ def partition_ends(settings: KafkaSettings, topic: str) -> dict[int, Ends]:
 
 
 def ask_topic_id(settings: KafkaSettings, topic: str) -> str | None:
-    """Ask for the id of a topic, which changes if it is made anew; None if brokers have no ids. Blocks for up to 20 s.
+    """Ask for the id of a topic, which changes if it is made anew; None if brokers have none. Blocks for a minute.
 
     Raises:
-        BrokerError: no broker answers, or there is no such topic.
+        CouldNotTellError: no broker answers, or there is no such topic.
     """
-    own = {"bootstrap.servers": settings.bootstrap_servers, "log_level": "3"}
-    admin = AdminClient(dict(settings.properties_of("producer") | own))
-    try:
-        found = admin.describe_topics(TopicCollection([topic]), request_timeout=_ANSWER_S)[topic].result()
-    except KafkaException as error:
-        raise BrokerError(f"topic {topic} of {settings.bootstrap_servers}: {error.args[0].str()}") from error
-    is_told = found.topic_id.get_most_significant_bits() or found.topic_id.get_least_significant_bits()
-    return str(found.topic_id).translate(_AS_KAFKA_WRITES) if is_told else None
+    with KafkaTopics.of(settings) as topics:
+        return topics.topic_id(topic)
 
 
 def read_messages(spark: SparkSession, settings: KafkaSettings, ranges: Ranges) -> DataFrame:

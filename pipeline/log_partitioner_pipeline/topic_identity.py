@@ -23,11 +23,11 @@ PROPERTY_TOPIC_ID = "log-partitioner.topic-id"
 def require_same_topic(spark: SparkSession, table: str, *, topic: str, kafka: KafkaSettings) -> None:
     """Compare a topic's id with the one that the table remembers; the first call makes the table remember it.
 
-    Compares nothing if the broker knows no ids. Blocks for up to 20 s.
+    Compares nothing if the broker knows no ids. Blocks for up to a minute.
 
     Raises:
         TableError: it is another topic.
-        BrokerError: no broker answers, or there is no such topic.
+        CouldNotTellError: no broker answers, or there is no such topic.
     """
     topic_id = ask_topic_id(kafka, topic)
     if topic_id is None:

@@ -126,6 +126,8 @@ def _audit(options: argparse.Namespace) -> int:
     privacy.hide(settings.secrets)
     try:
         return audit.main(options, settings)
+    except SettingsError:
+        raise
     except Exception as error:  # noqa: BLE001 - an audit that crashed could not tell (2), and found nothing (1)
         sys.stderr.write(privacy.trace(error))
         return REFUSED

@@ -23,6 +23,7 @@
       StopError                the process ends with a non-zero code (cli catches)
         StartPositionError     a committed offset is missing, out of range, or of another topic of that name
         SourceError            the source topic, the group or the permissions do not allow to go on
+        TokenError             there is no token to log in to Kafka with (a flush is discarded, and tried again)
         LeavingError           asked to leave while it waited for an answer: the process ends in order (app catches)
         StoreRefusedError      the object store refuses us: no such bucket, no permission
         PathsError             almost all of a first batch is dead: the settings do not fit the source
@@ -145,6 +146,10 @@ class StartPositionError(StopError):
 
 class SourceError(StopError):
     """Consuming cannot continue: the topic is missing, the group refuses us, or a permission is missing."""
+
+
+class TokenError(StopError):
+    """No client of Kafka can be made, because there is no token to log in with."""
 
 
 class LeavingError(StopError):

@@ -44,7 +44,8 @@ _PROPERTIES = """\
 ## Properties of librdkafka
 
 `kafka.client_properties` and `kafka.secret_properties` take these and no others; librdkafka's CONFIGURATION.md
-explains them and their values. A property of one kind of client is not passed to the other.
+explains them and their values. A property of one kind of client is not passed to the other. [ACCESS.md](ACCESS.md)
+shows ways to log in.
 """
 _PIPELINE_HEAD = """\
 # Configuration of the pipeline

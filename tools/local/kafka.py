@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 import uuid
 from base64 import urlsafe_b64encode
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
@@ -38,7 +38,8 @@ class KafkaCluster:
 
     Brokers are counted from 0. With `through_proxy` each has a TcpProxy (`proxies`) that clients connect to, while
     brokers talk to each other directly. With `leashed=False` the brokers outlive us. With `class_archive` they write
-    their classes there when they are stopped; without it, they load an archive that was made before.
+    their classes there when they are stopped; without it, they load an archive that was made before. `protocols` gives
+    them further listeners: names, and the security protocol of each; `properties` are theirs beside the usual ones.
     """
 
     def __init__(
@@ -51,6 +52,8 @@ class KafkaCluster:
         through_proxy: bool = False,
         leashed: bool = True,
         class_archive: Path | None = None,
+        protocols: Mapping[str, str] | None = None,
+        properties: Mapping[str, object] | None = None,
     ) -> None:
         if ports is not None and len(ports) != brokers:
             raise ValueError(f"{brokers} brokers need as many ports, not {len(ports)}")
@@ -61,7 +64,8 @@ class KafkaCluster:
         self._class_archive = class_archive
         self._java_options: list[str] = []
         self._ports_are_chosen = ports is not None
-        self._nodes = _assign_ports(brokers, ports, through_proxy=through_proxy)
+        self._protocols, self._properties = protocols or {}, properties or {}
+        self._nodes = _assign_ports(brokers, ports, through_proxy=through_proxy, others=self._protocols)
         self._servers: dict[int, ServerProcess] = {}
 
     @property
@@ -73,6 +77,10 @@ class KafkaCluster:
     def direct_bootstrap_servers(self) -> str:
         """A way to the brokers that no proxy disturbs, for checks from outside."""
         return ",".join(f"{LOOPBACK}:{node.internal}" for node in self._nodes)
+
+    def servers_of(self, listener: str) -> str:
+        """Return the addresses of one of the further listeners."""
+        return ",".join(f"{LOOPBACK}:{node.others[listener]}" for node in self._nodes)
 
     @property
     def processes(self) -> list[ServerProcess]:
@@ -212,7 +220,10 @@ class KafkaCluster:
             data_dir = (home / "data").resolve()
             home.mkdir(parents=True, exist_ok=True)
             config = home / "server.properties"
-            config.write_text(server_properties(index + 1, self._nodes, data_dir=data_dir), encoding="utf-8")
+            text = server_properties(
+                index + 1, self._nodes, data_dir=data_dir, protocols=self._protocols, more=self._properties
+            )
+            config.write_text(text, encoding="utf-8")
             (home / "log4j2.properties").write_text(LOG4J2_PROPERTIES, encoding="utf-8")
             if not (data_dir / "meta.properties").exists():
                 command = self._java("kafka.tools.StorageTool")
@@ -264,12 +275,16 @@ def make_cluster_id() -> str:
     return cluster_id
 
 
-def _assign_ports(brokers: int, ports: Sequence[int] | None, *, through_proxy: bool) -> list[NodePorts]:
+def _assign_ports(
+    brokers: int, ports: Sequence[int] | None, *, through_proxy: bool, others: Iterable[str]
+) -> list[NodePorts]:
     """Give each broker its ports; the ports asked for are those that clients connect to."""
-    free = iter(find_free_ports(4 * brokers))
+    names = list(others)
+    free = iter(find_free_ports((4 + len(names)) * brokers))
     nodes = []
     for index in range(brokers):
         advertised = ports[index] if ports is not None else next(free)
         client = next(free) if through_proxy else advertised
-        nodes.append(NodePorts(client=client, advertised=advertised, internal=next(free), controller=next(free)))
+        further = {name: next(free) for name in names}
+        nodes.append(NodePorts(client, advertised, internal=next(free), controller=next(free), others=further))
     return nodes

@@ -4,8 +4,8 @@ Pure text from values; starts nothing. Time-outs are short, so that tests see a 
 abort within seconds; all else is as in a careful production cluster (RF 3, min ISR 2, no unclean election).
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tools.local.ports import LOOPBACK
@@ -25,33 +25,54 @@ class NodePorts:
     """The ports of one node.
 
     Clients connect to `client`, or to `advertised` if a proxy stands in front. Brokers talk to each other
-    through `internal`, which no proxy disturbs; a client may use it too, to look past the proxy.
+    through `internal`, which no proxy disturbs; a client may use it too, to look past the proxy. `others` are further
+    listeners by name.
     """
 
     client: int
     advertised: int
     internal: int
     controller: int
+    others: Mapping[str, int] = field(default_factory=dict)
 
 
-def server_properties(node_id: int, nodes: Sequence[NodePorts], *, data_dir: Path) -> str:
-    """Return server.properties of node `node_id` (from 1) of the cluster."""
+def server_properties(
+    node_id: int,
+    nodes: Sequence[NodePorts],
+    *,
+    data_dir: Path,
+    protocols: Mapping[str, str] | None = None,
+    more: Mapping[str, object] | None = None,
+) -> str:
+    """Return server.properties of node `node_id` (from 1) of the cluster.
+
+    `protocols` are the security protocols of its other listeners, `more` are further properties.
+    """
     ports = nodes[node_id - 1]
+    others = [f"{name}://{LOOPBACK}:{port}" for name, port in ports.others.items()]
+    known = {"CLIENT": "PLAINTEXT", "INTERNAL": "PLAINTEXT", "CONTROLLER": "PLAINTEXT", **(protocols or {})}
     voters = ",".join(f"{i}@{LOOPBACK}:{node.controller}" for i, node in enumerate(nodes, start=1))
     settings = {
         "process.roles": "broker,controller",
         "node.id": node_id,
         "controller.quorum.voters": voters,
-        "listeners": (
-            f"CLIENT://{LOOPBACK}:{ports.client},INTERNAL://{LOOPBACK}:{ports.internal},"
-            f"CONTROLLER://{LOOPBACK}:{ports.controller}"
+        "listeners": ",".join(
+            [
+                f"CLIENT://{LOOPBACK}:{ports.client}",
+                f"INTERNAL://{LOOPBACK}:{ports.internal}",
+                f"CONTROLLER://{LOOPBACK}:{ports.controller}",
+                *others,
+            ]
         ),
-        "advertised.listeners": (f"CLIENT://{LOOPBACK}:{ports.advertised},INTERNAL://{LOOPBACK}:{ports.internal}"),
-        "listener.security.protocol.map": "CLIENT:PLAINTEXT,INTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "advertised.listeners": ",".join(
+            [f"CLIENT://{LOOPBACK}:{ports.advertised}", f"INTERNAL://{LOOPBACK}:{ports.internal}", *others]
+        ),
+        "listener.security.protocol.map": ",".join(f"{name}:{protocol}" for name, protocol in known.items()),
         "inter.broker.listener.name": "INTERNAL",
         "controller.listener.names": "CONTROLLER",
         "log.dirs": data_dir,
         **broker_settings(replicas=min(3, len(nodes))),
+        **(more or {}),
     }
     return "".join(f"{name}={value}\n" for name, value in settings.items())
 

@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
+from importlib.util import find_spec
 from urllib.parse import SplitResult, urlsplit
 
 from log_partitioner.config.kafka_properties import SECRET, is_allowed, why_not
 from log_partitioner.config.section import parse_entries_path, parse_path
 from log_partitioner.config.settings import Settings
-from log_partitioner.config.sources import read_settings
+from log_partitioner.config.sources import aws_region, read_settings
 from log_partitioner.errors import SettingsError
 
 ALERT_WINDOW_S = 600  # of LogPartitionerNoCommit in deploy/alerts
 _LISTENERS = {"PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"}  # what the client library takes before ://
+TAGS_MAX = 10  # of an object, as S3 has it
 _NEEDED = ("kafka.bootstrap_servers", "kafka.source_topics", "s3.bucket")
 EXAMPLE = """this is enough, with your own names:
   export LOGP_KAFKA__BOOTSTRAP_SERVERS=broker:9092 LOGP_KAFKA__SOURCE_TOPICS=app-logs
@@ -50,7 +52,7 @@ def load(*more: Callable[[Settings], Iterable[str]], kind: type[Settings] = Sett
 
 def find_problems(settings: Settings) -> list[str]:
     """Find everything that contradicts itself; one sentence each."""
-    checks = (_sizes, _topics, _places, _paths, _properties, _credentials, _registry)
+    checks = (_sizes, _topics, _places, _paths, _properties, _msk, _credentials, _registry)
     return [problem for check in checks for problem in check(settings)]
 
 
@@ -155,7 +157,31 @@ def _properties(settings: Settings) -> Iterator[str]:
         yield "kafka: sasl.mechanism PLAIN sends the password in the clear without TLS: use SASL_SSL"
 
 
+def _msk(settings: Settings) -> Iterator[str]:
+    kafka = settings.kafka
+    if kafka.auth != "msk-iam":
+        return
+    yield from lacking_for_msk()
+    for name in sorted({*kafka.client_properties, *kafka.secret_properties}):
+        if name.startswith("sasl.") or name == "security.protocol":
+            yield f"kafka.auth (msk-iam) leaves no choice of {name}: leave it out of the properties"
+
+
+def lacking_for_msk() -> Iterator[str]:
+    """Find what tokens for Amazon MSK cannot be signed without."""
+    if find_spec("aws_msk_iam_sasl_signer") is None:
+        yield "kafka.auth (msk-iam) needs the optional group msk: pip install 'log-partitioner[msk]'"
+    if aws_region() is None:
+        yield "kafka.auth (msk-iam) signs for a region: set AWS_REGION"
+
+
 def _credentials(settings: Settings) -> Iterator[str]:
+    s3 = settings.s3
+    for name in ("kms_key_id", "bucket_key"):
+        if getattr(s3, name) is not None and not s3.encryption.startswith("aws:kms"):
+            yield f"s3.{name} is of s3.encryption aws:kms, not of {s3.encryption}"
+    if len(s3.tags) > TAGS_MAX:
+        yield f"s3.tags are {len(s3.tags)}, an object has at most {TAGS_MAX}"
     if (settings.s3.access_key is None) != (settings.s3.secret_key is None):
         yield "s3.access_key and s3.secret_key belong together: set both or neither"
     if "@" in _split(settings.s3.endpoint_url or "").netloc:

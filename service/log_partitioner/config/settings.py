@@ -54,6 +54,8 @@ class KafkaSettings(Section):
     """Consumer group of all workers; if not set, readers of the output take the only group there is."""
     group_protocol: Literal["classic", "consumer"] = "classic"
     """Group protocol: classic (cooperative-sticky), or consumer (KIP-848, brokers from 4.0)."""
+    auth: Literal["properties", "msk-iam"] = "properties"
+    """properties: log in as client_properties and secret_properties say, if at all; msk-iam: to Amazon MSK by AWS IAM, with what boto3 finds, in the region AWS_REGION (needs the optional group msk)."""
     source_topics: Names = Field(min_length=1, examples=["app-logs"])
     """Topics to read log records from."""
     references_topic: str = "references"

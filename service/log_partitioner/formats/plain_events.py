@@ -34,6 +34,7 @@ PLAIN: Mapping[str, str] = {
     "offset in each TopicPartition (twenty at most); `seconds`: for how long by now.",
     "spill_refused": "The disk refuses rows; the batch is flushed.",
     "spool_not_cleared": "Files of an earlier batch cannot be deleted; they still count.",
+    "token_refused": "AWS gives no token for Kafka; the last one serves until it ends, and clients ask again.",
     "topic_id_unknown": "The id of a topic cannot be asked for. `topic`, `cause`.",
     "upload_confirmed": "An object that seemed to be refused is there, and ours. `key`.",
     "upload_repeated": "Uploads are tried again. `problem`: why.",

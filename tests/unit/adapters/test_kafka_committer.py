@@ -25,6 +25,7 @@ from log_partitioner.errors import (
     MembershipError,
     SourceError,
     StopError,
+    TokenError,
 )
 from log_partitioner.formats.model import CommittedOffset, TopicPartition
 from log_partitioner.patience import Patience
@@ -427,12 +428,36 @@ def test_transaction_that_brokers_do_not_end_is_the_trouble_until_they_have(
     ],
 )
 def test_prepare_that_cannot_succeed_stops_at_once(bench: Bench, error: KafkaException, seconds: float | None) -> None:
-    """Waiting mends none of these."""
+    """Waiting mends none of these; a fatal one, which the library raises once more, once hid the sentence."""
     bench.fail("init", error)
+    bench.fail("poll", error)
     deadline = None if seconds is None else Deadline.after(seconds, bench.clock.now_s)
     with pytest.raises(StopError):
         bench.committer.prepare(deadline=deadline)
     assert bench.made[0].calls == ["init"]
+
+
+@pytest.mark.parametrize(("seconds", "verdict"), [(None, TokenError), (25.0, CommitAbortedError)])
+def test_flush_without_a_token_to_log_in_with_is_discarded_and_a_start_ends(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, seconds: float | None, verdict: type[Exception]
+) -> None:
+    """The binding makes no client then (KAFKA_FACTS L13); the next flush tries again."""
+
+    def none(_options: object, **_: object) -> None:
+        raise kafka_error(KafkaError.SASL_AUTHENTICATION_FAILED)
+
+    monkeypatch.setattr(confluent_kafka, "Producer", none)
+    deadline = None if seconds is None else Deadline.after(seconds, bench.clock.now_s)
+    with pytest.raises(verdict, match="no token to log in to Kafka with"):
+        bench.committer.prepare(deadline=deadline)
+
+
+def test_right_on_the_transactional_id_that_is_missing_is_named_with_its_command(bench: Bench) -> None:
+    """The library says that one is missing, and not which."""
+    bench.fail("init", kafka_error(KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
+    bench.committer.options = {"transactional.id": "p.g.w", "bootstrap.servers": "b:1"}
+    with pytest.raises(StopError, match=r"kafka-acls\.sh --bootstrap-server b:1 .* --transactional-id p\.g\.w"):
+        bench.committer.prepare()
 
 
 def test_offsets_are_never_missing(bench: Bench) -> None:

@@ -18,13 +18,19 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its stubs d
     ConfigResource,
 )
 
-from log_partitioner.adapters.kafka.errors import answer_of, is_no_topic, require_answered, without_topic
+from log_partitioner.adapters.kafka.errors import (
+    answer_of,
+    is_no_topic,
+    not_permitted,
+    require_answered,
+    without_topic,
+)
 from log_partitioner.adapters.kafka.log import make_admin
 from log_partitioner.adapters.kafka.values import position
 from log_partitioner.adapters.preflight import Need
 from log_partitioner.config.settings import KafkaSettings
 from log_partitioner.control.deadline import Deadline
-from log_partitioner.errors import SourceError
+from log_partitioner.errors import SourceError, TokenError
 from log_partitioner.formats.model import CommittedOffset, TopicPartition
 from log_partitioner.patience import Patience
 
@@ -34,7 +40,7 @@ _FORBIDDEN = {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZAT
 _READ, _WRITE = AclOperation.READ, AclOperation.WRITE
 _ANSWER_S = 10.0
 _UNTOLD_S = 60.0
-_GONE = "UNKNOWN_TOPIC_OR_PART"
+_GONE, NO_ID = "UNKNOWN_TOPIC_OR_PART", "the broker gives none"
 _AS_KAFKA_WRITES = str.maketrans("+/", "-_")  # its tools write ids in the alphabet for URLs, librdkafka does not
 _LIVE = {KafkaError.UNKNOWN_MEMBER_ID, KafkaError.NON_EMPTY_GROUP, KafkaError.GROUP_SUBSCRIBED_TO_TOPIC}
 
@@ -107,10 +113,7 @@ class KafkaNeeds:
         return Need(f"group {group} (kafka.group_id): Read permitted", problem)
 
     def _forbidden(self, kind: str, name: str, lacking: Sequence[AclOperation]) -> str:
-        rights = " ".join(f"--operation {right.name.capitalize()}" for right in lacking)
-        names = " and ".join(right.name.capitalize() for right in lacking)
-        command = f"kafka-acls.sh {self._servers} --add --allow-principal User:WORKER {rights} --{kind} {name}"
-        return f"{kind} {name}: {names} not permitted: {command}"
+        return not_permitted(kind, name, [right.name.capitalize() for right in lacking], self._kafka.bootstrap_servers)
 
     @property
     def _servers(self) -> str:
@@ -222,7 +225,10 @@ def ask_topic_ids(
     untold: dict[str, str] = {}
     if not asked:
         return found, untold
-    client = make_admin(options)
+    try:
+        client = make_admin(options)
+    except TokenError as error:
+        return found, dict.fromkeys(asked, str(error))
     for topic, answer in client.describe_topics(TopicCollection(asked), request_timeout=timeout_s).items():
         try:
             topic_id = answer.result().topic_id
@@ -232,7 +238,7 @@ def ask_topic_ids(
         if topic_id.get_most_significant_bits() or topic_id.get_least_significant_bits():
             found[topic] = str(topic_id).translate(_AS_KAFKA_WRITES)
         else:
-            untold[topic] = "the broker gives none"
+            untold[topic] = NO_ID
     return found, untold
 
 

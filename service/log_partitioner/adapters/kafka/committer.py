@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from typing import Any
@@ -16,7 +17,13 @@ import confluent_kafka
 import structlog
 from confluent_kafka import KafkaError, KafkaException
 
-from log_partitioner.adapters.kafka.errors import is_fatal, is_no_topic, without_end, without_topic
+from log_partitioner.adapters.kafka.errors import (
+    is_fatal,
+    is_no_topic,
+    not_permitted,
+    without_end,
+    without_topic,
+)
 from log_partitioner.adapters.kafka.log import Brokers, describe, make_client
 from log_partitioner.adapters.kafka.values import position
 from log_partitioner.boundary import Clock, Membership, Message
@@ -29,6 +36,7 @@ from log_partitioner.errors import (
     MembershipError,
     SourceError,
     StopError,
+    TokenError,
 )
 from log_partitioner.formats.model import CommittedOffset, TopicPartition
 from log_partitioner.patience import Patience
@@ -39,7 +47,7 @@ _ABORT_S = 10.0  # after the deadline; where `send_offsets` has used them up, th
 _COMMIT_TRY_S = 1.0
 _TOPICS_S = 2.0  # without an acknowledgement, after which the topics are asked for
 _FLUSH_TRY_S = 0.5
-_ABANDONED = "ABANDONED"
+_ABANDONED, _NO_TOKEN = "ABANDONED", "NO_TOKEN"
 _BY_KEY = -1  # RD_KAFKA_PARTITION_UA
 # Of offsets that are sent at once: the coordinator writes them as one record batch (KAFKA_FACTS T16).
 _OFFSETS_BYTES_MAX = 500_000
@@ -97,14 +105,20 @@ class KafkaCommitter:
             return
         begun_s = self.brokers.now_s()
         until = Deadline.after(self.init_budget_s, self.clock.now_s) if deadline is None else deadline
-        producer = make_client(confluent_kafka.Producer, "producer", self.options, self.brokers)
+        try:
+            producer = make_client(confluent_kafka.Producer, "producer", self.options, self.brokers)
+        except TokenError as error:
+            if deadline is None:
+                raise
+            raise CommitAbortedError(str(error), code=_NO_TOKEN) from error
         unended = without_end(self.options.get("transactional.id"), self.options.get("bootstrap.servers"))
         while True:
             try:
                 producer.init_transactions(min(_INIT_TRY_S, until.timeout_s()))
                 break
             except KafkaException as error:
-                producer.poll(0)  # what the library says of the brokers
+                with suppress(KafkaException):  # a fatal error comes once more
+                    producer.poll(0)  # what the library says of the brokers
                 problem = error.args[0]
                 if problem.code() != TIMED_OUT:  # that was an answer: nobody is silent
                     begun_s = self.brokers.now_s()
@@ -112,6 +126,8 @@ class KafkaCommitter:
                 told = self.brokers.trouble() or problem.str()
                 if problem.code() == KafkaError.CONCURRENT_TRANSACTIONS:
                     told = self.trouble = unended
+                if problem.code() == KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
+                    told = self._not_permitted()
                 what = f"no producer for transactions: {problem.name()}: {told}"
                 is_refused = problem.code() in _HOPELESS or is_fatal(problem)
                 if is_refused or (deadline is None and until.has_passed()):
@@ -124,6 +140,11 @@ class KafkaCommitter:
         self.brokers.answered()
         self.trouble = None if self.trouble == unended else self.trouble
         self._ready = producer
+
+    def _not_permitted(self) -> str:
+        transactional_id, servers = self.options.get("transactional.id"), self.options.get("bootstrap.servers")
+        told = not_permitted("transactional-id", str(transactional_id), ["Write"], servers)
+        return f"{told} (or what it begins with, by --resource-pattern-type prefixed)"
 
     def commit(
         self,

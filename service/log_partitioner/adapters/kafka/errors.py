@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 import confluent_kafka
@@ -71,6 +71,16 @@ def without_end(transactional_id: object, servers: object) -> str:
     """Say that brokers have not ended a transaction, and how to see the cause."""
     command = f"kafka-transactions.sh --bootstrap-server {servers} describe --transactional-id {transactional_id}"
     return f"the brokers have not ended the last transaction of this worker: {command} (RUNBOOK, `not_prepared`)"
+
+
+def not_permitted(kind: str, name: str, rights: Iterable[str], servers: object) -> str:
+    """Say which operations are not permitted on a topic, group or transactional id, and the command that helps."""
+    names = list(rights)
+    operations = " ".join(f"--operation {right}" for right in names)
+    command = (
+        f"kafka-acls.sh --bootstrap-server {servers} --add --allow-principal User:WORKER {operations} --{kind} {name}"
+    )
+    return f"{kind} {name}: {' and '.join(names)} not permitted: {command}"
 
 
 def is_passing(error: KafkaError) -> bool:

@@ -16,7 +16,7 @@ import structlog
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
-from log_partitioner.errors import StopError
+from log_partitioner.errors import StopError, TokenError
 from log_partitioner.pace import Pace
 
 C = TypeVar("C")
@@ -186,20 +186,30 @@ def make_client(kind: Callable[..., C], name: str, options: Mapping[str, Any], b
     """Make a client of the library that logs and reports here.
 
     Raises:
-        StopError: the library refuses a setting; its text may name the value.
+        StopError: the library refuses a setting; its text may name the value. A TokenError: it has no token.
     """
     logger, handler = client_logger(name, brokers)
-    try:
-        return kind({**options, "error_cb": handler.on_error}, logger=logger)
-    except (KafkaException, TypeError, ValueError) as error:
-        text = error.args[0].str() if isinstance(error, KafkaException) else str(error)
-        raise StopError(f"the client library refuses its settings: {text}") from error
+    return _made(kind, {**options, "error_cb": handler.on_error}, logger)
 
 
 def make_admin(options: Mapping[str, Any]) -> AdminClient:
-    """Make an admin client that logs here; it is never polled, or it would warn about a consumer's duties."""
+    """Make an admin client that logs here; it is never polled, or it would warn about a consumer's duties.
+
+    Raises:
+        StopError: as `make_client`.
+    """
     logger, _ = client_logger("admin")
-    return AdminClient(dict(options), logger=logger)
+    return _made(AdminClient, dict(options), logger)
+
+
+def _made(kind: Callable[..., C], options: dict[str, Any], logger: logging.Logger) -> C:
+    try:
+        return kind(options, logger=logger)
+    except (KafkaException, TypeError, ValueError) as error:
+        text = error.args[0].str() if isinstance(error, KafkaException) else str(error)
+        if isinstance(error, KafkaException) and error.args[0].code() == KafkaError.SASL_AUTHENTICATION_FAILED:
+            raise TokenError(f"no token to log in to Kafka with: {text}") from error
+        raise StopError(f"the client library refuses its settings: {text}") from error
 
 
 def describe(error: KafkaError) -> dict[str, Any]:

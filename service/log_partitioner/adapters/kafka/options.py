@@ -14,8 +14,11 @@ from typing import Any
 import confluent_kafka
 from confluent_kafka import KafkaException
 
+from log_partitioner.adapters.kafka import msk
+from log_partitioner.config.checks import lacking_for_msk
 from log_partitioner.config.kafka_properties import SECRET, Role
 from log_partitioner.config.settings import KafkaSettings, Settings
+from log_partitioner.errors import SettingsError
 from log_partitioner.privacy import veiled
 
 _MESSAGE_MAX_BYTES = 1_000_000  # librdkafka's default
@@ -48,10 +51,23 @@ _NO_FILE = ("", "probe")
 _ROLES: tuple[Role, ...] = ("consumer", "producer")
 
 
+def given_options(kafka: KafkaSettings, role: Role) -> dict[str, Any]:
+    """Return what settings pass through, and the way to log in.
+
+    Raises:
+        SettingsError: that way needs a token, and there is none.
+    """
+    return {**kafka.properties_of(role), **(msk.login() if kafka.auth == "msk-iam" else {})}
+
+
 def consumer_options(settings: Settings, *, worker: str) -> dict[str, Any]:
-    """Return the consumer's options: defaults, then those of the settings, then those that the promise needs."""
+    """Return the consumer's options: defaults, then those of the settings, then those that the promise needs.
+
+    Raises:
+        SettingsError: as `given_options`.
+    """
     kafka = settings.kafka
-    options: dict[str, Any] = {**PINNED_CONSUMER, **kafka.properties_of("consumer")}
+    options: dict[str, Any] = {**PINNED_CONSUMER, **given_options(kafka, "consumer")}
     options |= {
         "bootstrap.servers": kafka.bootstrap_servers,
         "client.id": f"log-partitioner-{worker}",
@@ -69,14 +85,18 @@ def consumer_options(settings: Settings, *, worker: str) -> dict[str, Any]:
 
 
 def producer_options(settings: Settings, *, worker: str, transactional_id: str) -> dict[str, Any]:
-    """Return the producer's options, in the same order of precedence."""
+    """Return the producer's options, in the same order of precedence.
+
+    Raises:
+        SettingsError: as `given_options`.
+    """
     kafka = settings.kafka
     sizes = {  # a broker refuses a batch, not a message, that is larger than max.message.bytes
         "batch.size": kafka.message_bytes_max,
         "message.max.bytes": max(_MESSAGE_MAX_BYTES, kafka.message_bytes_max),
         "queue.buffering.max.kbytes": max(_QUEUE_MAX_KBYTES, 2 * kafka.message_bytes_max // 1024),
     }
-    options: dict[str, Any] = {**sizes, **PINNED_PRODUCER, **kafka.properties_of("producer")}
+    options: dict[str, Any] = {**sizes, **PINNED_PRODUCER, **given_options(kafka, "producer")}
     return options | {
         "bootstrap.servers": kafka.bootstrap_servers,
         "client.id": f"log-partitioner-{worker}",
@@ -91,10 +111,15 @@ def find_refused(settings: Settings) -> list[str]:
     found = [*dict.fromkeys(_of_each(kafka)), *_files(kafka)]
     if found:  # what is left without these may not fit together
         return found
-    told: dict[Role, dict[str, Any]] = {
-        "consumer": consumer_options(settings, worker=settings.worker),
-        "producer": producer_options(settings, worker=settings.worker, transactional_id=settings.transactional_id),
-    }
+    if kafka.auth == "msk-iam" and any(lacking_for_msk()):  # which the settings' own checks have said
+        return []
+    try:
+        told: dict[Role, dict[str, Any]] = {
+            "consumer": consumer_options(settings, worker=settings.worker),
+            "producer": producer_options(settings, worker=settings.worker, transactional_id=settings.transactional_id),
+        }
+    except SettingsError as error:
+        return error.problems
     texts: dict[str, list[str]] = {}
     for role, options in told.items():
         if (text := _refusal(role, options)) is not None:
@@ -132,6 +157,7 @@ def _refusal(role: Role, options: Mapping[str, Any]) -> str | None:
     """Make a client that knows no broker, and close it; returns the library's refusal, if any."""
     logger = logging.Logger("check")  # noqa: LOG001 - not in the tree of loggers: nobody hears it
     logger.addHandler(logging.NullHandler())
+    options = {name: value for name, value in options.items() if name != "oauth_cb"}  # it would be waited for
     try:
         if role == "consumer":
             confluent_kafka.Consumer({**options, "bootstrap.servers": ""}, logger=logger).close()

@@ -16,9 +16,10 @@ from typing import Any, NamedTuple, Self, TypeVar
 import confluent_kafka
 from confluent_kafka import KafkaError, KafkaException
 
+from log_partitioner.adapters.kafka.admin import NO_ID, ask_topic_ids
 from log_partitioner.adapters.kafka.errors import answer_of, is_no_topic, require_answered
 from log_partitioner.adapters.kafka.log import make_client
-from log_partitioner.adapters.kafka.options import PINNED_CONSUMER
+from log_partitioner.adapters.kafka.options import PINNED_CONSUMER, given_options
 from log_partitioner.adapters.kafka.values import topic_partition
 from log_partitioner.boundary import END_OFFSET, FIRST_OFFSET
 from log_partitioner.config.settings import KafkaSettings
@@ -84,11 +85,15 @@ class KafkaTopics:
 
     @classmethod
     def of(cls, settings: KafkaSettings) -> Self:
-        """Ask and read as audits and jobs do: everything committed, a minute for each answer."""
+        """Ask and read as audits and jobs do: everything committed, a minute for each answer.
+
+        Raises:
+            SettingsError: there is no token to log in with.
+        """
         options = {
             **PINNED_CONSUMER,
             "log_level": 3,
-            **settings.properties_of("consumer"),
+            **given_options(settings, "consumer"),
             "bootstrap.servers": settings.bootstrap_servers,
             "group.id": settings.group_id,  # to ask for its committed offsets; it is never joined
             "fetch.wait.max.ms": 50,
@@ -107,6 +112,17 @@ class KafkaTopics:
         client = self._client()
         cluster_id: str | None = self._ask("its id", lambda left_s: client.list_topics(timeout=left_s).cluster_id)
         return cluster_id
+
+    def topic_id(self, topic: str) -> str | None:
+        """Ask for the id of a topic, which changes if it is made anew; None if brokers have no ids.
+
+        Raises:
+            CouldNotTellError: no broker answers, or there is no such topic.
+        """
+        found, untold = ask_topic_ids(self._options, [topic], timeout_s=self._wait().timeout_s())
+        if untold.get(topic, NO_ID) != NO_ID:
+            raise CouldNotTellError(f"topic {topic} of {self._options['bootstrap.servers']}: {untold[topic]}")
+        return found.get(topic)
 
     def topic_partitions(self, topic: str, *, may_be_absent: bool = False) -> list[TopicPartition]:
         """List the TopicPartitions of a topic; none if it is absent and may be."""
