@@ -6,7 +6,6 @@ Nothing is overwritten; only compaction deletes, and only objects that it has re
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import time
 import zlib
@@ -21,7 +20,7 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from log_partitioner.boundary import StoredObject
-from log_partitioner.config.s3_settings import CONNECT_TIMEOUT_S, READ_TIMEOUT_S, S3Settings
+from log_partitioner.config.s3_settings import CONNECT_TIMEOUT_S, READ_TIMEOUT_S, SHA256_METADATA, S3Settings, expecting
 from log_partitioner.formats.reference import checksum_of
 from log_partitioner_pipeline.errors import ObjectError, ObjectTakenError
 
@@ -39,7 +38,6 @@ THREADS = 8
 
 _NOT_THERE = ("404", "NoSuchKey", "NotFound", "NoSuchVersion")
 _NO_RULES = "NoSuchLifecycleConfiguration"
-_SHA256_METADATA = "lp-sha256"
 _TAKEN, _CONFLICT = 412, 409
 _CONFLICTS_MAX = 5
 _CONFLICT_S = 0.2
@@ -190,17 +188,10 @@ class Objects:
             ObjectError: S3 refuses or does not answer.
         """
         digest = hashlib.sha256(body).digest()
-        arguments: dict[str, Any] = {"Bucket": bucket, "Key": key, "Body": body}
-        arguments["Metadata"] = {**metadata, _SHA256_METADATA: digest.hex()}
-        if self._settings.conditional:
-            arguments["IfNoneMatch"] = "*"
-        if self._settings.checksum == "sha256":
-            arguments["ChecksumSHA256"] = base64.b64encode(digest).decode()
-        else:
-            arguments["ChecksumCRC32"] = base64.b64encode(zlib.crc32(body).to_bytes(4, "big")).decode()
+        arguments = self._settings.put_arguments(sha256=digest, crc32=zlib.crc32(body), metadata=metadata)
         for attempt in range(_CONFLICTS_MAX):
             try:
-                answer = self._client.put_object(**arguments)
+                answer = self._client.put_object(Bucket=bucket, Key=key, Body=body, **arguments)
                 return StoredObject(key, answer["ETag"], answer.get("VersionId"))
             except ClientError as error:
                 status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode")
@@ -218,7 +209,7 @@ class Objects:
             found = self._client.head_object(Bucket=bucket, Key=key)
         except (ClientError, BotoCoreError) as error:
             raise ObjectError(f"s3://{bucket}/{key} is there and cannot be compared: {error}") from error
-        if found["ContentLength"] != size or found["Metadata"].get(_SHA256_METADATA) != digest.hex():
+        if found["ContentLength"] != size or found["Metadata"].get(SHA256_METADATA) != digest.hex():
             raise ObjectTakenError(f"s3://{bucket}/{key} is there already, and another")
         return StoredObject(key, found["ETag"], found.get("VersionId"))
 
@@ -326,9 +317,10 @@ def _client_of(
     region: str | None,
     addressing: Literal["auto", "path", "virtual"],
     keys: tuple[str, str] | None,
+    owner: str | None,
 ) -> S3Client:
     access_key, secret_key = keys or (None, None)
-    return boto3.client(
+    client: S3Client = boto3.client(
         "s3",
         endpoint_url=endpoint_url,
         region_name=region,
@@ -343,6 +335,8 @@ def _client_of(
             response_checksum_validation="when_required",
         ),
     )
+    client.meta.events.register("provide-client-params.s3", expecting(owner))
+    return client
 
 
 def _client(settings: S3Settings) -> S3Client:
@@ -350,7 +344,7 @@ def _client(settings: S3Settings) -> S3Client:
     keys = None
     if settings.access_key is not None and settings.secret_key is not None:
         keys = settings.access_key.get_secret_value(), settings.secret_key.get_secret_value()
-    return _client_of(settings.endpoint_url, region_of(settings), settings.addressing, keys)
+    return _client_of(settings.endpoint_url, region_of(settings), settings.addressing, keys, settings.bucket_owner)
 
 
 def region_of(settings: S3Settings) -> str | None:

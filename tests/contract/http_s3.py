@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import socket
+import ssl
 import threading
 import time
 import zlib
@@ -16,6 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import NamedTuple
 from urllib.parse import unquote
 
 OK = 200
@@ -24,6 +26,15 @@ CUT_BEFORE, CUT_AFTER, NO_ETAG = "cut before storing", "cut after storing", "an 
 # A GET is cut before its answer, or within it.
 Fault = tuple[int, str] | str
 """(status, S3 error code), or one of the three above."""
+
+
+class Call(NamedTuple):
+    """A request, with its headers in lower case."""
+
+    method: str
+    key: str
+    query: str
+    headers: dict[str, str]
 
 
 @dataclass
@@ -36,11 +47,13 @@ class HttpS3:
     bytes_per_s: float | None = None
     requests: list[tuple[str, str]] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
+    calls: list[Call] = field(default_factory=list)
     url: str = ""
     text: str = "scripted"
     page: bytes | None = None
     error_headers: dict[str, str] = field(default_factory=dict)
     is_overwriting: bool = False
+    version_id: str | None = None
 
     def read(self, key: str) -> bytes | None:
         """Give the bytes of an object."""
@@ -51,6 +64,14 @@ class HttpS3:
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     store: HttpS3
+
+    def parse_request(self) -> bool:
+        """Note the request."""
+        is_good = super().parse_request()
+        if is_good:
+            headers = {name.lower(): value for name, value in self.headers.items()}
+            self.store.calls.append(Call(self.command, self._key(), self.path.partition("?")[2], headers))
+        return is_good
 
     def _key(self) -> str:
         return unquote(self.path.partition("?")[0]).lstrip("/").partition("/")[2]
@@ -136,7 +157,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _answer(self, status: int, headers: dict[str, str] | None = None) -> None:
         self.send_response(status)
-        for name, value in {"Content-Length": "0", **(headers or {})}.items():
+        version = {} if self.store.version_id is None else {"x-amz-version-id": self.store.version_id}
+        for name, value in {"Content-Length": "0", **version, **(headers or {})}.items():
             self.send_header(name, value)
         self.end_headers()
 
@@ -145,16 +167,18 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def serve(*, bytes_per_s: float | None = None) -> Iterator[HttpS3]:
-    """Serve on a free port; a slow server buffers little, so that a client feels its pace."""
+def serve(*, bytes_per_s: float | None = None, context: ssl.SSLContext | None = None) -> Iterator[HttpS3]:
+    """Serve on a free port, by TLS if there is a context; a slow server buffers little: a client feels its pace."""
     store = HttpS3(bytes_per_s=bytes_per_s)
     server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"store": store}))
     if bytes_per_s is not None:
         server.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _PACE_BYTES)
+    if context is not None:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
     server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
-    store.url = f"http://127.0.0.1:{server.server_address[1]}"
+    store.url = f"{'http' if context is None else 'https'}://127.0.0.1:{server.server_address[1]}"
     try:
         yield store
     finally:

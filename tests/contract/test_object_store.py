@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import random
+import ssl
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count
 from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs
 
 import pytest
 from botocore.credentials import DeferredRefreshableCredentials
@@ -21,7 +29,7 @@ from log_partitioner.adapters.object_store import S3Store
 from log_partitioner.boundary import StoredObject
 from log_partitioner.config.s3_settings import S3Settings
 from log_partitioner.control.deadline import Deadline
-from log_partitioner.errors import KeyTakenError, ReadBackError, StoreRefusedError, UploadError
+from log_partitioner.errors import KeyTakenError, ReadBackError, StoreRefusedError, UnmetError, UploadError
 from log_partitioner.runtime.uploader import Upload, Uploader, bytes_upload
 from tests.contract.http_s3 import CUT_AFTER, CUT_BEFORE, NO_ETAG, Fault, HttpS3, serve, trickle
 from tests.contract.store_suite import ObjectStoreContract, Place, Reader
@@ -29,6 +37,19 @@ from tests.fakes.clock import FakeClock
 from tests.fakes.store import Bucket, FakeObjectStore
 
 _prefixes = count()
+ASKING: dict[str, Any] = {
+    "encryption": "aws:kms", "kms_key_id": "a-key", "bucket_key": True, "storage_class": "STANDARD_IA",
+    "tags": {"team": "logs & more"}, "bucket_owner": "111122223333",
+}  # fmt: skip
+OF_OWNER = {"x-amz-expected-bucket-owner": "111122223333"}
+ASKED_FOR = {
+    "x-amz-server-side-encryption": "aws:kms",
+    "x-amz-server-side-encryption-aws-kms-key-id": "a-key",
+    "x-amz-server-side-encryption-bucket-key-enabled": "true",
+    "x-amz-storage-class": "STANDARD_IA",
+    "x-amz-tagging": "team=logs+%26+more",
+    **OF_OWNER,
+}
 
 
 def sleep_by(instead: Callable[[float], object], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -408,6 +429,115 @@ def test_credentials_that_cannot_be_asked_for_stop_the_worker_with_one_line(
         no_keys.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", f"{gone.url}/credentials")
     with pytest.raises(StoreRefusedError, match="CredentialRetrievalError"):
         S3Store(S3Settings(bucket="bucket", endpoint_url=server.url))
+
+
+def test_role_of_a_profile_is_assumed_by_external_id_and_its_keys_are_renewed(
+    no_keys: pytest.MonkeyPatch, server: HttpS3, tmp_path: Path
+) -> None:
+    """By what boto3 reads: no setting is needed. Keys that live for a minute are renewed for each request."""
+    config = tmp_path / "config"
+    config.write_text(
+        "[profile writer]\nrole_arn = arn:aws:iam::111122223333:role/writer\nexternal_id = ours\n"
+        "source_profile = first\n[profile first]\naws_access_key_id = first\naws_secret_access_key = secret\n"
+    )
+    server.calls.clear()
+    with roles() as (url, asked):
+        for name, value in {
+            "AWS_CONFIG_FILE": str(config), "AWS_PROFILE": "writer", "AWS_ENDPOINT_URL_STS": url,
+            "AWS_REGION": "eu-central-1", "AWS_DEFAULT_REGION": "eu-central-1",
+        }.items():  # fmt: skip
+            no_keys.setenv(name, value)
+        store = S3Store(S3Settings(bucket="bucket", endpoint_url=server.url))
+        store.check()
+        Place(store, f"logs-{next(_prefixes)}", FakeClock(), server.read).put("one.avro", b"body")
+    tokens = [call.headers["x-amz-security-token"] for call in server.calls]
+    assert len(set(tokens)) == len(tokens) > 1
+    assert set(tokens) <= {f"token-{number}" for number in range(len(asked))}
+    assert {(one["RoleArn"][0], one["ExternalId"][0]) for one in asked} == {
+        ("arn:aws:iam::111122223333:role/writer", "ours")
+    }
+
+
+def test_session_token_of_the_environment_is_sent(no_keys: pytest.MonkeyPatch, server: HttpS3) -> None:
+    """With its keys, as boto3 finds them."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
+        no_keys.setenv(name, name.lower())
+    S3Store(S3Settings(bucket="bucket", endpoint_url=server.url)).check()
+    assert server.calls[-1].headers["x-amz-security-token"] == "aws_session_token"
+
+
+@pytest.mark.filterwarnings("ignore:Exception ignored in. <ssl.SSLSocket")
+def test_store_behind_an_authority_of_ones_own_is_trusted_by_aws_ca_bundle(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The variable that every tool of AWS reads."""
+    key, made = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=127.0.0.1"]
+    command += ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(made)]
+    subprocess.run(command, check=True, capture_output=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(made, key)
+    with serve(context=context) as secure:
+        with pytest.raises(UnmetError, match="TLS failed"):
+            S3Store(settings(secure)).check()
+        monkeypatch.setenv("AWS_CA_BUNDLE", str(made))
+        S3Store(settings(secure)).check()
+
+
+def test_every_request_has_what_the_settings_ask_for(place: Place, server: HttpS3) -> None:
+    """A PUT says how the object is kept, each request whose the bucket is; without settings none of it is sent."""
+    S3Store(settings(server, conditional=False)).check()
+    assert ASKED_FOR.keys().isdisjoint(server.calls[-1].headers)
+    store = S3Store(settings(server, **ASKING))
+    server.calls.clear()
+    store.check()
+    written = place._replace(store=store).put("one.avro", b"body")
+    assert store.find(written.key, sha256=hashlib.sha256(b"body").digest(), size=4) is not None
+    store.check_reading()
+    assert [call.method for call in server.calls] == ["PUT", "PUT", "HEAD", "GET"]
+    for call in server.calls:
+        asked = ASKED_FOR if call.method == "PUT" else OF_OWNER
+        assert {name: value for name, value in call.headers.items() if name in ASKED_FOR} == asked
+
+
+def test_refusal_names_the_rights_that_the_settings_need(server: HttpS3) -> None:
+    """Beside the one to write: of tags, of the key, of the account."""
+    server.faults.append((403, "AccessDenied"))
+    with pytest.raises(UnmetError) as caught:
+        S3Store(settings(server, **ASKING)).check()
+    rights = "s3:PutObject and s3:PutObjectTagging on arn:aws:s3:::bucket/logs/* and kms:GenerateDataKey on a-key"
+    assert f"allow {rights} in account 111122223333 (s3.bucket_owner)" in str(caught.value)
+
+
+@contextmanager
+def roles() -> Iterator[tuple[str, list[dict[str, list[str]]]]]:
+    """Give the address of a service that lets anybody assume any role for a minute, and what it was asked."""
+    asked: list[dict[str, list[str]]] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            """Answer."""
+            number = len(asked)
+            asked.append(parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode()))
+            ends = (datetime.now(UTC) + timedelta(minutes=1)).isoformat()
+            keys = {"AccessKeyId": f"key-{number}", "SecretAccessKey": "s", "SessionToken": f"token-{number}"}
+            inner = "".join(f"<{name}>{value}</{name}>" for name, value in {**keys, "Expiration": ends}.items())
+            body = f"<R><AssumeRoleResult><Credentials>{inner}</Credentials></AssumeRoleResult></R>".encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name is http.server's
+            """Say nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}", asked
+    finally:
+        server.shutdown()
+        server.server_close()
 
 
 def test_backoff_grows_to_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""The region and the addressing of S3: what worker and audit (one client), pipeline and Iceberg take."""
+"""Region and addressing of S3, and how objects are written: what worker and audit, pipeline and Iceberg take."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from log_partitioner.config.settings import KafkaSettings, Settings
 from log_partitioner_pipeline.config import JobSettings, PipelineSettings
 from log_partitioner_pipeline.objects import Objects, region_of
 from log_partitioner_pipeline.session import catalog_properties
+from tests.contract.http_s3 import serve
 
 OTHER = "http://store.example:9000"
 BOTO3S = "us-east-1"  # what boto3 takes by itself; it is told nothing then, nor is Iceberg
@@ -96,3 +97,22 @@ def test_addressing_style_is_a_setting_of_every_client(
     assert {client.meta.config.s3["addressing_style"] for client in clients} == {expected}
     is_path = catalog_properties(job_settings(s3)).get("s3.path-style-access")
     assert is_path == ("true" if expected == "path" else None)
+
+
+def test_jobs_and_the_table_write_as_workers_do() -> None:
+    """Encryption, class and tags of what a backfill creates and of the table's files; jobs name the bucket's owner."""
+    more = {"encryption": "aws:kms", "kms_key_id": "a-key", "storage_class": "STANDARD_IA", "tags": {"team": "logs"}}
+    with serve() as store:
+        s3 = settings("eu-west-1", store.url).model_copy(update={**more, "bucket_owner": "111122223333"})
+        objects = Objects(s3)
+        objects.create("b", "logs/one", b"body", {})
+        objects.fetch(("b", "logs/one", None))
+
+    put, get = store.calls
+    assert put.headers["x-amz-server-side-encryption-aws-kms-key-id"] == "a-key"
+    assert (put.headers["x-amz-storage-class"], put.headers["x-amz-tagging"]) == ("STANDARD_IA", "team=logs")
+    assert {call.headers["x-amz-expected-bucket-owner"] for call in (put, get)} == {"111122223333"}
+    assert catalog_properties(job_settings(s3)).items() >= {
+        "s3.sse.type": "kms", "s3.sse.key": "a-key", "s3.write.storage-class": "STANDARD_IA",
+        "s3.write.tags.team": "logs",
+    }.items()  # fmt: skip

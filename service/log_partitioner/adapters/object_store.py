@@ -8,7 +8,6 @@ A key is logged with its user hashed; `s3_client` explains the store's answers.
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import random
 import threading
@@ -45,7 +44,13 @@ from log_partitioner.adapters.s3_client import (
     what_of,
 )
 from log_partitioner.boundary import StoredObject
-from log_partitioner.config.s3_settings import ATTEMPTS, CONNECT_TIMEOUT_S, READ_TIMEOUT_S, S3Settings
+from log_partitioner.config.s3_settings import (
+    ATTEMPTS,
+    CONNECT_TIMEOUT_S,
+    READ_TIMEOUT_S,
+    SHA256_METADATA,
+    S3Settings,
+)
 from log_partitioner.control.deadline import Deadline
 from log_partitioner.errors import (
     KeyTakenError,
@@ -63,7 +68,6 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
 CHECK_S = 5.0  # for a question at the start: a store that is silent is named within 10 s of the process's life
-_SHA256_METADATA = "lp-sha256"
 _BACKOFF_FIRST_S = 0.1
 _BACKOFF_MAX_S = 5.0
 _TRY_S = 0.2  # less is not worth another attempt
@@ -120,10 +124,10 @@ class S3Store:
         """Create the object of the check; returns whether the store did."""
         sha256, crc32 = hashlib.sha256(_CHECK_BODY).digest(), zlib.crc32(_CHECK_BODY)
         key = check_key(self._settings.prefix)
-        arguments = self._arguments(key, _CHECK_BODY, sha256=sha256, crc32=crc32, metadata={})
+        arguments = self._settings.put_arguments(sha256=sha256, crc32=crc32, metadata={})
         try:
             with self._within(Deadline.after(CHECK_S, time.monotonic).remaining_s):
-                self._client.put_object(**arguments)
+                self._client.put_object(Bucket=self._settings.bucket, Key=key, Body=_CHECK_BODY, **arguments)
         except ClientError as error:
             if status_of(error) in (TAKEN, _CONFLICT):  # of another worker that asks at this moment
                 return False
@@ -156,12 +160,12 @@ class S3Store:
         problem = "its turn came after the deadline"
         attempt = failures = 0
         is_expired = False
+        arguments = self._settings.put_arguments(sha256=sha256, crc32=crc32, metadata=metadata)
         while not deadline.has_passed():
             is_throttled = is_expired = False
             try:
-                arguments = self._arguments(key, body, sha256=sha256, crc32=crc32, metadata=metadata)
                 with self._within(deadline.remaining_s):
-                    answer = self._client.put_object(**arguments)
+                    answer = self._client.put_object(Bucket=self._settings.bucket, Key=key, Body=body, **arguments)
                 if answer.get("ETag"):
                     self.trouble = None
                     return StoredObject(key, answer["ETag"], answer.get("VersionId"))
@@ -190,23 +194,6 @@ class S3Store:
             raise StoreRefusedError(problem)
         raise UploadError(f"{veiled(key)}: {problem}", object_key=key)
 
-    def _arguments(
-        self, key: str, body: bytes, *, sha256: bytes, crc32: int, metadata: Mapping[str, str]
-    ) -> dict[str, Any]:
-        arguments: dict[str, Any] = {
-            "Bucket": self._settings.bucket,
-            "Key": key,
-            "Body": body,
-            "Metadata": {**metadata, _SHA256_METADATA: sha256.hex()},
-        }
-        if self._settings.conditional:
-            arguments["IfNoneMatch"] = "*"
-        if self._settings.checksum == "sha256":
-            arguments["ChecksumSHA256"] = base64.b64encode(sha256).decode()
-        else:
-            arguments["ChecksumCRC32"] = base64.b64encode(crc32.to_bytes(4, "big")).decode()
-        return arguments
-
     def find(self, key: str, *, sha256: bytes, size: int) -> StoredObject | None:
         """Return the object that has this key, if it is provably the one meant.
 
@@ -218,7 +205,7 @@ class S3Store:
         except (BotoCoreError, HTTPClientError, ClientError) as error:
             self._log.warning("object_not_compared", key=veiled(key), message=what_of(error))
             return None
-        if found["ContentLength"] != size or found["Metadata"].get(_SHA256_METADATA) != sha256.hex():
+        if found["ContentLength"] != size or found["Metadata"].get(SHA256_METADATA) != sha256.hex():
             self._log.warning("key_taken", key=veiled(key))
             return None
         self._log.info("upload_confirmed", key=veiled(key))

@@ -29,7 +29,13 @@ from botocore.exceptions import (
     SSLError,
 )
 
-from log_partitioner.config.s3_settings import CONNECT_TIMEOUT_S, READ_TIMEOUT_S, UPLOAD_THREADS, S3Settings
+from log_partitioner.config.s3_settings import (
+    CONNECT_TIMEOUT_S,
+    READ_TIMEOUT_S,
+    UPLOAD_THREADS,
+    S3Settings,
+    expecting,
+)
 from log_partitioner.errors import StoreRefusedError
 
 if TYPE_CHECKING:
@@ -100,6 +106,7 @@ def make_client(
         )
     except BotoCoreError as error:
         raise StoreRefusedError(f"no client for {settings.place}: {what_of(error)}") from error
+    client.meta.events.register("provide-client-params.s3", expecting(settings.bucket_owner))
     client.meta.events.register_last("before-parameter-build.s3", _redirect_no_head)
     return client
 
@@ -243,10 +250,20 @@ def _meaning(error: ClientError, s3: S3Settings, right: str) -> str:
     if code_of(error) in _MEANINGS:
         return _MEANINGS[code_of(error)]
     if status_of(error) == FORBIDDEN:
-        return f"allow {right} on arn:aws:s3:::{s3.bucket}/{s3.prefix}/*, or {_KEYS}"
+        return f"allow {_rights(right, s3)}, or {_KEYS}"
     if status_of(error) == NOT_FOUND:
         return "there is no such bucket, or this is no S3: set s3.bucket and s3.endpoint_url right"
     return _MEANINGS["XMinioStorageFull"] if status_of(error) == _FULL_STATUS else ""
+
+
+def _rights(right: str, s3: S3Settings) -> str:
+    """Name the rights that a request may lack, by what the settings make it ask for."""
+    is_put = right == "s3:PutObject"
+    rights = f"{right}{' and s3:PutObjectTagging' if is_put and s3.tags else ''}"
+    rights += f" on arn:aws:s3:::{s3.bucket}/{s3.prefix}/*"
+    if s3.encryption.startswith("aws:kms"):
+        rights += f" and {'kms:GenerateDataKey' if is_put else 'kms:Decrypt'} on {s3.kms_key_id or 'its key'}"
+    return rights if s3.bucket_owner is None else f"{rights} in account {s3.bucket_owner} (s3.bucket_owner)"
 
 
 def _elsewhere(error: ClientError, s3: S3Settings) -> str:
