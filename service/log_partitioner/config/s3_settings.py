@@ -19,7 +19,7 @@ ATTEMPTS = 5  # per object, within the deadline; a store that says SlowDown is n
 READ_TIMEOUT_S = 60.0  # without an answer once a body is sent; what is buffered on the way counts as sent
 
 
-def expecting(owner: str | None) -> Callable[..., dict[str, Any]]:
+def expecting(owner: str | None) -> Callable[..., Any]:
     """Return a handler of botocore's event `provide-client-params`: each request names the owner of its bucket."""
     more = {} if owner is None else {"ExpectedBucketOwner": owner}
     return lambda params, **_: {**params, **more}
