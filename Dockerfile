@@ -15,8 +15,8 @@ FROM python:3.12-slim-trixie AS build
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore
 WORKDIR /build
 RUN python -m venv --without-pip /opt/log-partitioner
-COPY requirements.lock requirements-formats.lock requirements-build.lock ./
-# requirements-formats.lock adds what input.format = text needs.
+COPY requirements.lock requirements-formats.lock requirements-msk.lock requirements-build.lock ./
+# requirements-formats.lock adds what input.format = text needs, requirements-msk.lock what kafka.auth = msk-iam does, too.
 ARG REQUIREMENTS=requirements.lock
 # Only wheels: nothing is compiled here.
 RUN python -m pip --python /opt/log-partitioner install --require-hashes --only-binary :all: -r "$REQUIREMENTS" \

@@ -170,7 +170,7 @@ def _msk(settings: Settings) -> Iterator[str]:
 def lacking_for_msk() -> Iterator[str]:
     """Find what tokens for Amazon MSK cannot be signed without."""
     if find_spec("aws_msk_iam_sasl_signer") is None:
-        yield "kafka.auth (msk-iam) needs the optional group msk: pip install 'log-partitioner[msk]'"
+        yield "kafka.auth (msk-iam) needs the optional group msk: pip install 'log-partitioner[msk]', or an image that is built with REQUIREMENTS=requirements-msk.lock"
     if aws_region() is None:
         yield "kafka.auth (msk-iam) signs for a region: set AWS_REGION"
 

@@ -109,7 +109,10 @@ def test_missing_package_and_region_are_named_at_the_start(
     environment.delenv("AWS_DEFAULT_REGION", raising=False)
     environment.setenv("LOGP_KAFKA__CLIENT_PROPERTIES", '{"security.protocol": "SSL", "fetch.min.bytes": 2}')
     assert complaint(capsys, command).splitlines() == [
-        "settings: kafka.auth (msk-iam) needs the optional group msk: pip install 'log-partitioner[msk]'",
+        (
+            "settings: kafka.auth (msk-iam) needs the optional group msk: pip install 'log-partitioner[msk]', "
+            "or an image that is built with REQUIREMENTS=requirements-msk.lock"
+        ),
         "settings: kafka.auth (msk-iam) signs for a region: set AWS_REGION",
         "settings: kafka.auth (msk-iam) leaves no choice of security.protocol: leave it out of the properties",
     ]
