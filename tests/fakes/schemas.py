@@ -11,6 +11,6 @@ R = TypeVar("R", bound=InputSettings)
 
 
 def with_schema(rules: R, schema: Any) -> R:
-    """Give settings the text that their file would hold."""
-    rules.__dict__["schema_text"] = json.dumps(schema)
+    """Give settings the content that their file would have."""
+    rules.__dict__["schema_content"] = schema if isinstance(schema, bytes) else json.dumps(schema).encode()
     return rules

@@ -26,6 +26,7 @@ from tests.toy_format import oracle, worker
 
 ENTRIES_MAX = 50
 SCHEMA = {"type": "map", "values": ["null", "long", "string", "bytes", {"type": "array", "items": "double"}]}
+SOURCE = b'syntax = "proto3"; message Log { string a = 1; repeated Log some = 4; map<int32, double> numbers = 12; }'
 SCHEMA = {"type": "record", "name": "R", "fields": [{"name": "a", "type": SCHEMA}, {"name": "b", "type": "string"}]}
 json_entries = st.dictionaries(names, json_values(), max_size=4)
 json_texts = st.tuples(
@@ -70,7 +71,10 @@ class Bounded(InputSettings):
 
 def rules_of(form: str = "json", **others: Any) -> InputSettings:
     """Make rules with small limits."""
-    return with_schema(Bounded(format=form, record_bytes_max=20_000, inexact_numbers="text", **others), SCHEMA)
+    return with_schema(
+        Bounded(format=form, record_bytes_max=20_000, inexact_numbers="text", **others),
+        SOURCE if form == "protobuf" else SCHEMA,
+    )
 
 
 def check(rules: InputSettings, value: bytes, headers: Headers = ()) -> None:

@@ -60,6 +60,7 @@ REFUSED = [
     Mistake(20, {"LOGP_SECRETS_DIR": "/no/secrets"}, "LOGP_SECRETS_DIR names no directory: /no/secrets"),
     Mistake(46, {"LOGP_INPUT__FORMAT": "avro"}, "input.format avro takes its schemas from input.schema_file, or from registry.url: set one"),
     Mistake(46, {"LOGP_INPUT__FORMAT": "avro", "LOGP_REGISTRY__URL": "http://r:8081"}, "registry.url needs input.framing, which says where records have the ids"),
+    Mistake(46, {"LOGP_INPUT__SCHEMA_MESSAGE": "a.Log"}, "input.schema_message has no effect: it names a message of input.schema_file"),
     Mistake(46, {"LOGP_INPUT__SCHEMA_FILE": "/no/log.avsc"}, "input.schema_file has no effect: input.format json has no schemas"),
     Mistake(46, {"LOGP_REGISTRY__URL": "http://r:8081"}, "registry.url has no effect: input.format json has no schemas"),
     Mistake(46, {"LOGP_INPUT__FORMAT": "avro", "LOGP_INPUT__SCHEMA_FILE": "/no/log.avsc"}, "input.schema_file names no file that can be read: /no/log.avsc"),

@@ -114,10 +114,12 @@ def _places(settings: Settings) -> Iterator[str]:
 
 def _paths(settings: Settings) -> Iterator[str]:
     source = settings.input
-    if source.entries_path is not None and source.format not in ("json", "avro"):
-        yield f"input.entries_path is of input.format json and avro: a line of {source.format} is one entry"
+    if source.entries_path is not None and source.format not in ("json", "avro", "protobuf"):
+        yield f"input.entries_path is of input.format json, avro and protobuf: {source.format} says itself what an entry is"
     if source.pattern is not None and source.format != "text":
         yield f"input.pattern has no effect: input.format {source.format} has a form of its own"
+    if source.schema_message is not None and (source.format != "protobuf" or source.schema_file is None):
+        yield "input.schema_message has no effect: it names a message of input.schema_file for input.format protobuf"
     try:
         parse_entries_path(source.entries_path or "entries")
     except ValueError as error:
@@ -132,7 +134,7 @@ def _paths(settings: Settings) -> Iterator[str]:
                 parse_path(path)
             except ValueError as error:
                 yield f"{name}.paths: {error}"
-            if path.startswith("envelope:") and source.entries_path is None:
+            if path.startswith("envelope:") and source.entries_path is None and source.format != "otlp":
                 yield f"{name}.paths: {path!r} finds nothing without input.entries_path, which makes an object an envelope"
     if settings.user.missing_name in settings.user.no_values:
         yield f"user.missing_name ({settings.user.missing_name!r}) is in user.no_values"

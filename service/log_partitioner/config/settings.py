@@ -99,12 +99,14 @@ class InputSettings(Section):
     entries_per_record_max: ClassVar[int] = 100_000  # more is a dead letter,
     json_depth_max: ClassVar[int] = 100  # and so are more levels of nesting in an entry
 
-    format: Literal["json", "ndjson", "access-log", "syslog", "cri", "text", "avro"] = "json"
-    """json: an object, an array of objects or an envelope; ndjson: one object per line; access-log, syslog, cri (containers), text (by input.pattern): one line each; avro: one value by its schema."""
+    format: Literal["json", "ndjson", "access-log", "syslog", "cri", "text", "avro", "protobuf", "otlp"] = "json"
+    """json: an object, an array of objects or an envelope; ndjson: one object per line; access-log, syslog, cri (containers), text (by input.pattern): one line each; avro, protobuf: one value by its schema; otlp: logs of OpenTelemetry."""
     pattern: str | None = Field(None, examples=["(?P<time>[^ ]+) (?P<user>[^ ]+) (?P<message>.*)"])
     """Pattern (RE2) of lines of format text: it matches all of a line, and its named groups are the members of an entry."""
     schema_file: Path | None = None
-    """File with the schema of all records (.avsc), in place of a registry, read once; a record of another is malformed or misread."""
+    """File with the schema of all records, in place of a registry, read once: .avsc; .proto, or the descriptors that protoc makes of it."""
+    schema_message: str | None = Field(None, examples=["logs.v1.Entry"])
+    """Full name of the message in a schema_file of protobuf; by default its first."""
     framing: Literal["none", "confluent"] = "none"
     """confluent: the id of a schema stands in five bytes before the content, or in a header; none: nothing does."""
     entries_path: str | None = None
@@ -117,13 +119,13 @@ class InputSettings(Section):
     """A number that a double does not hold: round it to the nearest, or keep its JSON text."""
 
     @cached_property
-    def schema_text(self) -> str | None:
-        """The text in `schema_file`, if one is set; once read it goes with the settings to where the file is not.
+    def schema_content(self) -> bytes | None:
+        """The bytes of `schema_file`, if one is set; once read it goes with the settings to where the file is not.
 
         Raises:
-            OSError, UnicodeDecodeError: it cannot be read.
+            OSError: it cannot be read.
         """
-        return None if self.schema_file is None else self.schema_file.read_text(encoding="utf-8")
+        return None if self.schema_file is None else self.schema_file.read_bytes()
 
 
 class UserSettings(Section):

@@ -19,9 +19,12 @@ class SchemaRef(NamedTuple):
 
 
 class Schema(NamedTuple):
-    """The text of a schema, and the names and texts that it refers to, each behind those that it refers to itself."""
+    """The text of a schema, and the names and texts that it refers to, each behind those that it refers to itself.
 
-    text: str
+    Bytes are those of a file: a text, or what a compiler has made of one.
+    """
+
+    text: str | bytes
     references: tuple[tuple[str, str], ...] = ()
 
     @property

@@ -68,14 +68,15 @@ class RecordDecoder:
         self.json = JsonDecoder(keep_inexact_text=rules.inexact_numbers == "text")
         form = format_of(rules)
         self._split, self._read, self._read_by = form.split, form.read, form.read_by
-        if form.read_by is not None and rules.schema_text is not None:
-            self._read = form.read_by(Schema(rules.schema_text))
+        if form.read_by is not None and rules.schema_content is not None:
+            self._read = form.read_by(Schema(rules.schema_content))
         self._reader_of = lru_cache(_READERS_MAX)(self._make_reader)
         self._unframe = FRAMINGS[rules.framing]
         self._parts = PartReader(self.json, elements_max=rules.entries_per_record_max)
-        self._steps = parse_entries_path(rules.entries_path) if rules.entries_path else ()
+        path = rules.entries_path or form.entries_path
+        self._steps = parse_entries_path(path) if path else ()
         # The most frequent record is one object with nothing around it, of at most so many bytes.
-        is_plain = not (self._read or form.split or self._unframe or rules.entries_path)
+        is_plain = not (self._read or form.split or self._unframe or path)
         self._object_bytes_max = rules.record_bytes_max if is_plain else 0
 
     def decode(self, value: bytes | None, headers: Headers = ()) -> Decoded:

@@ -32,13 +32,14 @@ class Format(NamedTuple):
 
     `split` yields the parts of a payload that are an entry each. Without it a payload is one part: an entry, or a list
     or an object that has them. `read` gives the value of a part; in a format with schemas `read_by` makes it
-    from one, or raises SchemaError. Without either parts are JSON text, which stays as it is in rows. `compiled`
-    says as what the fast lane reads payloads; None: it does not.
+    from one, or raises SchemaError. Without either parts are JSON text, which stays as it is in rows. `entries_path`
+    leads to entries, as the setting does. `compiled` says as what the fast lane reads payloads; None: it does not.
     """
 
     split: Callable[[bytes], Iterator[bytes]] | None = None
     read: Read | None = None
     read_by: Callable[[Schema], Read] | None = None
+    entries_path: str | None = None
     compiled: Literal["document", "lines"] | None = None
 
 

@@ -15,6 +15,8 @@ from log_partitioner.input.formats.avro import avro
 from log_partitioner.input.formats.cri import cri
 from log_partitioner.input.formats.json import json
 from log_partitioner.input.formats.ndjson import ndjson
+from log_partitioner.input.formats.otlp import otlp
+from log_partitioner.input.formats.protobuf import protobuf
 from log_partitioner.input.formats.syslog import syslog
 from log_partitioner.input.formats.text import text
 
@@ -26,6 +28,8 @@ FORMATS: dict[str, Callable[[InputSettings], Format]] = {
     "cri": cri,
     "text": text,
     "avro": avro,
+    "protobuf": protobuf,
+    "otlp": otlp,
 }
 
 
@@ -56,9 +60,9 @@ def find_problems(settings: Settings) -> Iterator[str]:
         yield "registry.url needs input.framing, which says where records have the ids of schemas"
     elif rules.schema_file is not None:
         try:
-            assert rules.schema_text is not None
-            read_by(Schema(rules.schema_text))
+            assert rules.schema_content is not None
+            read_by(Schema(rules.schema_content))
         except SchemaError as error:
             yield f"input.schema_file ({rules.schema_file}) holds no schema: {error}"
-        except (OSError, UnicodeDecodeError) as error:
+        except OSError as error:
             yield f"input.schema_file names no file that can be read: {rules.schema_file}: {error}"

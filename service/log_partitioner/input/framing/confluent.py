@@ -20,18 +20,20 @@ def confluent(value: bytes, headers: Headers) -> tuple[SchemaRef | None, bytes]:
     """
     for name, content in headers:
         if name == HEADER:
-            return _named_by(content or b""), value
+            ref, rest = _named_by(content or b"")
+            return ref, rest + value
     if value[0] or len(value) < _PREFIX_BYTES:
         message = f"no id of a schema, neither in a header {HEADER} nor before it: input.framing = none reads that"
         raise UndecodableError(Reason.MALFORMED, message)
-    return _named_by(value[:_PREFIX_BYTES]), value[_PREFIX_BYTES:]
+    return _named_by(value)
 
 
-def _named_by(content: bytes) -> SchemaRef | None:
-    """Read a GUID or an id; Protobuf has more behind it."""
+def _named_by(content: bytes) -> tuple[SchemaRef | None, bytes]:
+    """Read a GUID or an id, and what is behind it: of Protobuf, the place of the message in its schema."""
     if content[:1] == b"\1" and len(content) >= _GUID_BYTES:
         digits = content[1:_GUID_BYTES].hex()
-        return SchemaRef("guid", "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:])))
+        guid = "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
+        return SchemaRef("guid", guid), content[_GUID_BYTES:]
     if content[:1] == b"\0" and len(content) >= _PREFIX_BYTES:
-        return SchemaRef("id", int.from_bytes(content[1:_PREFIX_BYTES]))
-    return None
+        return SchemaRef("id", int.from_bytes(content[1:_PREFIX_BYTES])), content[_PREFIX_BYTES:]
+    return None, b""

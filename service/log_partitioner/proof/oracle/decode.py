@@ -83,7 +83,7 @@ class Decoder:
         form = FORMATS[settings.format](settings)
         self._lines, self._value_of, self._parse_by = form.lines, form.parse, form.parse_by
         self._parse_named = lru_cache(_SCHEMAS_MAX)(self._find_parse)
-        self._path = _read_path(settings.entries_path or "")
+        self._path = _read_path(settings.entries_path or form.entries_path or "")
         self.parse: Parse = parse_rounding if settings.inexact_numbers == "round" else parse_keeping
 
     def decode(self, value: bytes | None, headers: Headers = ()) -> DecodedRecord:
@@ -107,8 +107,8 @@ class Decoder:
 
     def _find_parse(self, ref: SchemaRef | None) -> Callable[[bytes], object]:
         assert self._parse_by is not None
-        if self._settings.schema_text is not None:
-            return self._parse_by(Schema(self._settings.schema_text))
+        if self._settings.schema_content is not None:
+            return self._parse_by(Schema(self._settings.schema_content))
         assert self._find_schema is not None, "nobody gives schemas"
         if ref is None:
             raise DeadError(Reason.MALFORMED)

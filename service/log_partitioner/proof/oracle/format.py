@@ -36,6 +36,7 @@ class Format(NamedTuple):
     lines: Callable[[bytes], list[bytes]] | None = None
     parse: Parse | None = None
     parse_by: Callable[[Schema], Parse] | None = None
+    entries_path: str | None = None
 
 
 def lines_of(payload: bytes) -> list[bytes]:

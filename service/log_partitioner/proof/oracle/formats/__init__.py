@@ -11,6 +11,8 @@ from log_partitioner.proof.oracle.formats.avro import avro
 from log_partitioner.proof.oracle.formats.cri import cri
 from log_partitioner.proof.oracle.formats.json import json
 from log_partitioner.proof.oracle.formats.ndjson import ndjson
+from log_partitioner.proof.oracle.formats.otlp import otlp
+from log_partitioner.proof.oracle.formats.protobuf import protobuf
 from log_partitioner.proof.oracle.formats.syslog import syslog
 from log_partitioner.proof.oracle.formats.text import text
 
@@ -22,4 +24,6 @@ FORMATS: dict[str, Callable[[InputSettings], Format]] = {
     "cri": cri,
     "text": text,
     "avro": avro,
+    "protobuf": protobuf,
+    "otlp": otlp,
 }

@@ -182,7 +182,7 @@ def _of_number(logical: str | None, kind: str, number: int) -> Any:
     if not isinstance(logical, str):
         return number
     if (kind, logical) == ("int", "date"):
-        return Date(_day(number)) if _is_day(number) else number
+        return Date(day_of(number)) if is_day(number) else number
     name, _, unit = logical.rpartition("-")
     if unit not in _UNITS_US or (name == "time" and kind != {"millis": "int", "micros": "long"}[unit]):
         return number
@@ -191,17 +191,19 @@ def _of_number(logical: str | None, kind: str, number: int) -> Any:
     clock = f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}.{fraction:06}"
     if name == "time":
         return number if days else clock
-    if kind != "long" or not _is_day(days) or name not in ("timestamp", "local-timestamp"):
+    if kind != "long" or not is_day(days) or name not in ("timestamp", "local-timestamp"):
         return number
-    text = f"{_day(days)}T{clock}"
+    text = f"{day_of(days)}T{clock}"
     return Timestamp(f"{text}Z") if name == "timestamp" else text
 
 
-def _is_day(days: int) -> bool:
+def is_day(days: int) -> bool:
+    """Return whether a day since 1970 is of the years 1 to 9999."""
     return date.min.toordinal() <= _EPOCH_DAY + days <= date.max.toordinal()
 
 
-def _day(days: int) -> str:
+def day_of(days: int) -> str:
+    """Write such a day."""
     return str(date.fromordinal(_EPOCH_DAY + days))
 
 

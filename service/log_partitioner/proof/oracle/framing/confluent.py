@@ -21,12 +21,14 @@ def confluent(value: bytes, headers: Headers) -> tuple[SchemaRef | None, bytes]:
         DeadError: there is no id.
     """
     told = [content for name, content in headers if name == "__value_schema_id"]
-    ref = _read(told[0] if told else value)
-    if told:
-        return ref, value
+    content = (told[0] or b"") if told else value
+    ref = _read(content)
+    size = 0 if ref is None else _PREFIX.size if ref.kind == "id" else _GUID.size
+    if told:  # of Protobuf, more stands behind the name
+        return ref, (content[size:] if ref else b"") + value
     if ref is None or ref.kind != "id":
         raise DeadError(Reason.MALFORMED)
-    return ref, value[_PREFIX.size :]
+    return ref, value[size:]
 
 
 def _read(content: bytes | None) -> SchemaRef | None:

@@ -1,0 +1,80 @@
+"""`protobuf`: a payload is one message of its writer's schema (DESIGN 3.1). Needs the optional group `formats`."""
+
+from __future__ import annotations
+
+from functools import lru_cache, partial
+from typing import Any
+
+from log_partitioner.config.settings import InputSettings
+from log_partitioner.formats.dead_letter import Reason
+from log_partitioner.formats.schema import Schema
+from log_partitioner.input.format import Format, FormatError, Read, SchemaError
+from log_partitioner.input.json_text import UndecodableError
+from log_partitioner.protoc import compile_schema, find_message
+
+_NESTED_MAX = 100
+_MORE = 0x80
+
+
+def protobuf(rules: InputSettings) -> Format:
+    """Take a payload as one message; in Confluent's framing its place in the schema stands before it.
+
+    Raises:
+        FormatError: the optional group is not installed.
+    """
+    try:
+        import google.protobuf  # noqa: F401, PLC0415 - an optional package
+    except ImportError as error:
+        raise FormatError("input.format protobuf needs protobuf: pip install 'log-partitioner[formats]'") from error
+    return Format(read_by=partial(_read_by, rules))
+
+
+def _read_by(rules: InputSettings, schema: Schema) -> Read:
+    from log_partitioner.input.formats.protobuf.messages import MessageReader  # noqa: PLC0415 - an optional package
+
+    try:
+        files = compile_schema(schema)
+        if rules.schema_message is not None or rules.framing == "none":
+            find_message(files, name=rules.schema_message)
+    except ValueError as error:
+        raise SchemaError(str(error)) from error
+
+    @lru_cache(_NESTED_MAX)
+    def reader(indexes: tuple[int, ...]) -> Read:
+        try:
+            message = find_message(files, name=rules.schema_message, indexes=indexes)
+        except ValueError as error:
+            raise UndecodableError(Reason.MALFORMED, str(error)) from error
+        return MessageReader(message, depth_max=rules.json_depth_max, size_max=rules.record_bytes_max).read
+
+    def read_framed(payload: bytes) -> Any:
+        indexes, at = _indexes(payload)
+        return reader(indexes)(payload[at:])
+
+    return reader((0,)) if rules.framing == "none" else read_framed
+
+
+def _indexes(payload: bytes) -> tuple[tuple[int, ...], int]:
+    """Read the place of a message in its schema: how many numbers, and these; a zero is the first message."""
+    count, at = _zigzag(payload, 0)
+    if not 0 <= count <= _NESTED_MAX:
+        raise UndecodableError(Reason.MALFORMED, f"a message within {count} others")
+    indexes = []
+    for _ in range(count):
+        index, at = _zigzag(payload, at)
+        indexes.append(index)
+    if any(index < 0 for index in indexes):
+        raise UndecodableError(Reason.MALFORMED, f"message {indexes} of its schema")
+    return tuple(indexes) or (0,), at
+
+
+def _zigzag(data: bytes, at: int) -> tuple[int, int]:
+    number = shift = 0
+    while True:
+        if at >= len(data) or shift > 63:  # noqa: PLR2004 - bits
+            raise UndecodableError(Reason.MALFORMED, "it ends within the place of its message in the schema")
+        byte = data[at]
+        number |= (byte & ~_MORE) << shift
+        at, shift = at + 1, shift + 7
+        if byte < _MORE:
+            return (number >> 1) ^ -(number & 1), at
