@@ -79,8 +79,6 @@ def _entry(line: bytes) -> object:
         entry["referer"], entry["agent"], rest.text = combined
     if rest.text:
         rest.need(" ")
-        if not rest.text:
-            raise DeadError(Reason.MALFORMED)
         entry["more"] = rest.text
     return entry
 
