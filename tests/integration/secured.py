@@ -121,7 +121,14 @@ class SecuredKafka:
 
     def permit(self, name: str, file: str, deployment: Deployment) -> list[AclBinding]:
         """Give a user the rights of a file, under the deployment's names."""
-        bindings = bindings_of(file, name, deployment)
+        names = {
+            "app-logs": deployment.source,
+            "references": deployment.references_topic,
+            "flushes": deployment.flushes_topic,
+            "dead-letters": deployment.dead_letters_topic,
+            "log-partitioner": deployment.group,
+        }
+        bindings = bindings_of(file, name, names)
         self.allow(*bindings)
         return bindings
 
@@ -166,15 +173,13 @@ def secured_kafka(root: Path) -> Iterator[SecuredKafka]:
         yield SecuredKafka(cluster, certificates)
 
 
-def bindings_of(file: str, user: str, deployment: Deployment) -> list[AclBinding]:
-    """Return the rights of a file as the tool would give them, under the deployment's names."""
-    names = {
-        "app-logs": deployment.source,
-        "references": deployment.references_topic,
-        "flushes": deployment.flushes_topic,
-        "dead-letters": deployment.dead_letters_topic,
-        "log-partitioner": deployment.group,
-    }
+def lines_of(file: str) -> list[list[str]]:
+    """Return the lines of a file as arguments of Kafka's tool."""
+    return [line.split() for line in (ACLS / file).read_text().splitlines() if not line.startswith("#")]
+
+
+def bindings_of(file: str, user: str, names: Mapping[str, str]) -> list[AclBinding]:
+    """Return the rights of a file as the tool gives them, with other names in the place of these."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--operation", action="append", type=lambda text: AclOperation[_snake(text)])
     for kind in ("topic", "group", "transactional-id"):
@@ -182,10 +187,8 @@ def bindings_of(file: str, user: str, deployment: Deployment) -> list[AclBinding
     parser.add_argument("--resource-pattern-type", type=lambda text: ResourcePatternType[text.upper()])
     parser.set_defaults(resource_pattern_type=ResourcePatternType.LITERAL)
     found = []
-    for line in (ACLS / file).read_text().splitlines():
-        if line.startswith("#"):
-            continue
-        given = parser.parse_args(line.split())
+    for line in lines_of(file):
+        given = parser.parse_args(line)
         ((kind, name),) = [
             (kind, name)
             for kind, name in (

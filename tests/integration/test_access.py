@@ -9,7 +9,13 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import AclOperation
+from confluent_kafka.admin import (
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    ResourcePatternType,
+    ResourceType,
+)
 from pydantic import SecretStr
 
 from log_partitioner.config.settings import KafkaSettings
@@ -17,10 +23,19 @@ from log_partitioner.formats.model import TopicPartition
 from log_partitioner_pipeline.kafka import _read, ask_topic_id, partition_ends
 from tests.integration.flow import Flow, some_records
 from tests.integration.harness import Deploy, Deployment
-from tests.integration.secured import READER, WORKER, SecuredKafka, secured_kafka, token_server
+from tests.integration.secured import (
+    READER,
+    WORKER,
+    SecuredKafka,
+    bindings_of,
+    lines_of,
+    secured_kafka,
+    token_server,
+)
 
 QUICK = {"LOGP_FLUSH__INTERVAL_S": "0.5"}
 ENDED_S = 300  # two poll intervals, and what a loaded machine adds
+ACL_TOOL = "org.apache.kafka.tools.AclCommand"  # kafka-acls.sh
 WAYS = ("mtls", "scram", "oidc", "msk")
 
 
@@ -69,6 +84,19 @@ def test_worker_audit_and_a_load_of_the_table_have_all_rights_that_they_need(
             assert read_references(deployment, reading) == len(
                 secured.helper.read_committed(deployment.references_topic)
             )
+
+
+@pytest.mark.parametrize("file", ["acls-worker.txt", "acls-reader.txt"])
+def test_lines_of_rights_are_what_kafkas_own_tool_takes(secured: SecuredKafka, file: str) -> None:
+    """It gives what the tests of this module give by the client library."""
+    user = file.removesuffix(".txt")
+    for line in lines_of(file):
+        servers = ["--bootstrap-server", secured.cluster.bootstrap_servers]
+        secured.cluster.run_tool(ACL_TOOL, *servers, "--add", "--allow-principal", f"User:{user}", *line)
+    whose = AclBindingFilter(
+        ResourceType.ANY, None, ResourcePatternType.ANY, f"User:{user}", None, AclOperation.ANY, AclPermissionType.ANY
+    )
+    assert set(secured.helper.admin.describe_acls(whose).result(20)) == set(bindings_of(file, user, {}))
 
 
 def read_references(deployment: Deployment, reading: dict[str, str]) -> int:
