@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections import Counter
+from functools import partial
 
 from log_partitioner.adapters.clock import SystemClock
 from log_partitioner.adapters.kafka.admin import KafkaNeeds
@@ -18,6 +19,7 @@ from log_partitioner.adapters.schema_registry import SchemaRegistry, schema_find
 from log_partitioner.config.settings import Settings
 from log_partitioner.control.deadline import Deadline
 from log_partitioner.errors import CommitAbortedError, LogPartitionerError, StopError
+from log_partitioner.formats.schema import Kind
 from log_partitioner.input.decode import RecordDecoder
 from log_partitioner.partitioning.partitioner import Partitioner, Rejection
 from log_partitioner.trial import newest
@@ -35,9 +37,12 @@ def asks_of_store(settings: Settings, store: S3Store) -> list[Ask]:
     return asks
 
 
-def asks_of_registry(registry: SchemaRegistry | None) -> list[Ask]:
+def asks_of_registry(settings: Settings, registry: SchemaRegistry | None) -> list[Ask]:
     """Return the question to a registry, if there is one."""
-    return [] if registry is None else [asked("schema registry: schemas can be read", registry.check)]
+    if registry is None:
+        return []
+    kind: Kind = "global_id" if settings.input.framing == "apicurio8" else "id"
+    return [asked("schema registry: schemas can be read", partial(registry.check, kind))]
 
 
 def asks_of_kafka(settings: Settings) -> list[Ask]:
@@ -87,6 +92,8 @@ def connect(settings: Settings) -> bool:
         answers = [Need(settings.s3.place, str(error))]
     else:
         answers = list(ask_once(asks))
+    if settings.registry.url is not None:
+        answers += ask_once(asks_of_registry(settings, SchemaRegistry(settings.registry)))
     answers.append(brokers := _ask_brokers(settings))
     if not brokers.is_missing:
         answers += ask_once(asks_of_kafka(settings))

@@ -102,12 +102,22 @@ def test_decoding_anything_never_raises_counts_everything_and_is_what_the_second
     check(rules_of(form, entries_path=entries_path, envelope=envelope), value)
 
 
-prefixes = st.sampled_from([b"", b"\0", b"\0\0\0\0\7", b"\0\0\0\0", b"\1\0\0\0\7"])
+GLUE = b"\3\0" + bytes(16)
+prefixes = st.sampled_from(
+    [b"", bytes(9), GLUE, GLUE[:17], b"\3\5" + bytes(16), b"\0", b"\0\0\0\0\7", b"\0\0\0\0", b"\1\0\0\0\7"]
+)
 schema_headers: Any = st.sampled_from([(), (("__value_schema_id", b"\0\0\0\0\7"),), (("other", None),)])
 
 
 @times_as_many(2)
-@given(formats, st.sampled_from(["none", "confluent"]), compressions, prefixes, schema_headers, broken | texts)
+@given(
+    formats,
+    st.sampled_from(["none", "confluent", "apicurio8", "glue"]),
+    compressions,
+    prefixes,
+    schema_headers,
+    broken | texts,
+)
 def test_decoding_anything_framed_is_what_the_second_opinion_says(
     form: Any, framing: str, compress: Any, prefix: bytes, headers: Headers, value: bytes
 ) -> None:

@@ -107,8 +107,8 @@ class InputSettings(Section):
     """File with the schema of all records, in place of a registry, read once: .avsc; .proto, or the descriptors that protoc makes of it."""
     schema_message: str | None = Field(None, examples=["logs.v1.Entry"])
     """Full name of the message in a schema_file of protobuf; by default its first."""
-    framing: Literal["none", "confluent"] = "none"
-    """confluent: the id of a schema stands in five bytes before the content, or in a header; none: nothing does."""
+    framing: Literal["none", "confluent", "apicurio8", "glue"] = "none"
+    """The id of a schema stands before the content: confluent (five bytes, or a header), apicurio8 (nine), glue (AWS, 18); none: nothing does."""
     entries_path: str | None = None
     """Keys from an envelope to its entries, as a.b[].c[]: [] after a list; an object at the end is one entry."""
     envelope: Literal["keep", "drop"] = "keep"

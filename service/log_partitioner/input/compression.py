@@ -44,6 +44,17 @@ def decompress(value: bytes, limit: int) -> bytes:
     return value
 
 
+def inflate(data: bytes, limit: int) -> bytes:
+    """Decompress data of zlib; raises as `decompress`."""
+    try:
+        content = _decompress_members(data, limit, zlib.decompressobj)
+    except (zlib.error, EOFError) as error:
+        raise UndecodableError(Reason.DECOMPRESSION, str(error)) from error
+    if len(content) > limit:
+        raise UndecodableError(Reason.RECORD_TOO_LARGE, f"more than {limit} bytes")
+    return content
+
+
 def _gzip_member() -> _Member:
     return zlib.decompressobj(_GZIP_WINDOW_BITS)
 

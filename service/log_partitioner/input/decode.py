@@ -99,7 +99,7 @@ class RecordDecoder:
             if not payload:
                 return Decoded([], [], 0)
             if self._unframe is not None:
-                ref, payload = self._unframe(payload, headers)
+                ref, payload = self._unframe(payload, headers, self._rules.record_bytes_max)
                 if self._read_by is not None and read is None:
                     read = self._reader_of(ref)
             if split is not None:
@@ -135,8 +135,10 @@ class RecordDecoder:
 
     def _advice(self, value: bytes, error: UndecodableError) -> str:
         """Return the setting that reads a record which these do not read; empty if none is known."""
-        if value[0] == 0 and self._unframe is None:
-            return "; it begins as with the id of a schema, which input.framing = confluent takes away"
+        if self._unframe is None and value[0] == 0:
+            return "; it begins as with the id of a schema, which input.framing = confluent or apicurio8 takes away"
+        if self._unframe is None and value[:2] in (b"\3\0", b"\3\5"):
+            return "; it begins as with the id of a schema, which input.framing = glue takes away"
         is_json = self._read is None and self._read_by is None
         if is_json and error.reason is Reason.MALFORMED and value.lstrip(WHITE)[:1] not in (b"{", b"["):
             return "; input.format = access-log, syslog, cri or text reads lines of text"

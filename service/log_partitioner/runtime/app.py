@@ -192,7 +192,7 @@ class Process:
             self._log.warning("outside_doubted", message=self._misfit, times=1)
 
     def _asks(self) -> list[Ask]:
-        registry = asks_of_registry(self._registry)
+        registry = asks_of_registry(self._settings, self._registry)
         return [*asks_of_store(self._settings, self._store), *asks_of_kafka(self._settings), *registry]
 
     def _trouble(self) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from log_partitioner.config.settings import InputSettings
 from log_partitioner.formats.dead_letter import Reason
 from log_partitioner.formats.model import Headers
+from log_partitioner.formats.schema import Schema, SchemaRef
 from log_partitioner.input.decode import Decoded, RecordDecoder
 from tests.fakes.lanes import assert_decoded_alike
 
@@ -59,3 +61,36 @@ def test_dead_letter_of_a_record_that_another_setting_reads_names_it(value: byte
     (bad,) = decode(value).bad
     assert (bad.number, bad.reason) == (None, Reason.MALFORMED)
     assert setting in bad.message
+
+
+UUID = bytes(range(16))
+ANN = b'{"user":"ann"}'
+
+
+@pytest.mark.parametrize(
+    ("framing", "value", "found"),
+    [
+        ("apicurio8", bytes(8) + b"\7" + ANN, ""),
+        ("apicurio8", bytes(8), "malformed: no global id of a schema before it"),
+        ("apicurio8", ANN, "malformed: no global id of a schema before it"),
+        ("glue", b"\3\0" + UUID + ANN, ""),
+        ("glue", b"\3\5" + UUID + zlib.compress(ANN), ""),
+        ("glue", b"\3\1" + UUID + ANN, "malformed: no prefix of AWS Glue before it"),
+        ("glue", b"\3\0" + UUID[:-1], "malformed: no prefix of AWS Glue before it"),
+        ("glue", b"\3\5" + UUID + zlib.compress(ANN)[:-1], "decompression: the compressed data ends early"),
+        ("glue", b"\3\5" + UUID + b"no zlib", "decompression: Error -3"),
+        ("glue", b"\3\5" + UUID + zlib.compress(b" " * 1_001 + ANN), "record_too_large: more than 1000 bytes"),
+    ],
+)
+def test_other_registries_frame_otherwise(framing: Any, value: bytes, found: str) -> None:
+    """Apicurio's serializers of version 2, and AWS Glue's, which may compress."""
+    decoded = decode(value, framing=framing, record_bytes_max=1000)
+    told = "".join(f"{bad.reason}: {bad.message}" for bad in decoded.bad)
+    assert told.startswith(found)
+    assert [entry for _, entry, *_ in decoded.entries] == ([] if found else [{"user": "ann"}])
+
+
+def test_schema_is_asked_for_by_its_global_id() -> None:
+    rules, asked = InputSettings(format="avro", framing="apicurio8"), []
+    RecordDecoder(rules, lambda ref: asked.append(ref) or Schema('"long"')).decode(bytes(8) + b"\7\2")  # type: ignore[func-returns-value]
+    assert asked == [SchemaRef("global_id", 7)]

@@ -56,8 +56,10 @@ def find_problems(settings: Settings) -> Iterator[str]:
                 yield f"{name} has no effect: input.format {rules.format} has no schemas"
     elif (registry is None) == (rules.schema_file is None):
         yield f"input.format {rules.format} takes its schemas from input.schema_file, or from registry.url: set one"
-    elif registry is not None and rules.framing == "none":
-        yield "registry.url needs input.framing, which says where records have the ids of schemas"
+    elif registry is not None and rules.framing in ("none", "glue"):
+        yield "registry.url needs input.framing, confluent or apicurio8: it says where records have the ids of schemas"
+    elif rules.format == "protobuf" and rules.framing in ("apicurio8", "glue"):
+        yield f"input.format protobuf is not read in input.framing {rules.framing}: none and confluent are"
     elif rules.schema_file is not None:
         try:
             assert rules.schema_content is not None

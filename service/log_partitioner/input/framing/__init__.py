@@ -6,12 +6,14 @@ from collections.abc import Callable
 
 from log_partitioner.formats.model import Headers
 from log_partitioner.formats.schema import SchemaRef
+from log_partitioner.input.framing.apicurio8 import apicurio8
 from log_partitioner.input.framing.confluent import confluent
+from log_partitioner.input.framing.glue import glue
 
-Unframe = Callable[[bytes, Headers], tuple[SchemaRef | None, bytes]]
-"""Returns the name of the schema, None if it cannot be read, and the payload of a decompressed value.
+Unframe = Callable[[bytes, Headers, int], tuple[SchemaRef | None, bytes]]
+"""Returns the name of the schema, None if it cannot be read, and the payload, of so many bytes at most, of a value.
 
 It raises nothing but UndecodableError.
 """
 
-FRAMINGS: dict[str, Unframe | None] = {"none": None, "confluent": confluent}
+FRAMINGS: dict[str, Unframe | None] = {"none": None, "confluent": confluent, "apicurio8": apicurio8, "glue": glue}

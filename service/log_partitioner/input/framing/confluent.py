@@ -12,7 +12,7 @@ _PREFIX_BYTES = 5  # a zero, and the id
 _GUID_BYTES = 17  # a one, and the GUID
 
 
-def confluent(value: bytes, headers: Headers) -> tuple[SchemaRef | None, bytes]:
+def confluent(value: bytes, headers: Headers, _bytes_max: int) -> tuple[SchemaRef | None, bytes]:
     """Return the schema's name and the payload; a header goes before the prefix, and its value has none.
 
     Raises:

@@ -121,7 +121,7 @@ class Decoder:
             raise DeadError(Reason.MALFORMED) from error
 
     def _decode_framed(self, content: bytes, headers: Headers) -> DecodedRecord:
-        ref, payload = self._unframe(content, headers)
+        ref, payload = self._unframe(content, headers, self._settings.record_bytes_max)
         parse = self._value_of if self._parse_by is None else self._parse_named(ref)
         if self._lines is not None:
             return DecodedRecord([self._entry_of_line(line) for line in self._lines(payload)])

@@ -14,7 +14,7 @@ _PREFIX = struct.Struct(">BI")
 _GUID = struct.Struct(">B16s")
 
 
-def confluent(value: bytes, headers: Headers) -> tuple[SchemaRef | None, bytes]:
+def confluent(value: bytes, headers: Headers, _bytes_max: int) -> tuple[SchemaRef | None, bytes]:
     """Return the name of the schema, and what stands behind it.
 
     Raises:
