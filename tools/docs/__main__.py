@@ -10,6 +10,7 @@ from pathlib import Path
 from tools.docs.chart_schema import chart_schema
 from tools.docs.configuration import pipeline_page, worker_page
 from tools.docs.evidence import evidence_page
+from tools.docs.inputs import inputs_page
 from tools.docs.log_events import log_events_page
 from tools.docs.metrics import metrics_page
 
@@ -23,6 +24,7 @@ def documents() -> Mapping[str, str]:
         "docs/CONFIGURATION.md": worker_page(),
         "docs/CONFIGURATION_PIPELINE.md": pipeline_page(),
         "docs/EVIDENCE.md": evidence_page(ROOT / "docs" / "evidence"),
+        "docs/INPUTS.md": inputs_page(),
         "docs/LOG_EVENTS.md": log_events_page(),
         "docs/METRICS.md": metrics_page(),
         CHART_SCHEMA: chart_schema((ROOT / CHART_SCHEMA).read_text(encoding="utf-8")),

@@ -142,6 +142,8 @@ class RecordDecoder:
         is_json = self._read is None and self._read_by is None
         if is_json and error.reason is Reason.MALFORMED and value.lstrip(WHITE)[:1] not in (b"{", b"["):
             return "; input.format = access-log, syslog, cri or text reads lines of text"
+        if is_json and error.reason is Reason.INVALID_UNICODE:
+            return "; if it is no text: input.format = avro, protobuf and otlp read binary records"
         if str(error).startswith("Extra data") and self._split is None:
             return "; input.format = ndjson reads one object per line"
         return ""
