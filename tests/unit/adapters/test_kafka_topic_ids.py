@@ -14,7 +14,9 @@ from structlog.testing import capture_logs
 
 from log_partitioner.adapters.kafka import log as kafka_log
 from log_partitioner.adapters.kafka.consumer import KafkaConsumer
+from log_partitioner.adapters.kafka.topics import KafkaTopics
 from log_partitioner.control.deadline import Deadline
+from log_partitioner.errors import CouldNotTellError
 from tests.fakes.clock import FakeClock
 from tests.unit.adapters.scripted_kafka import fresh_consumer_class, kafka_error
 
@@ -28,7 +30,7 @@ class ScriptedAdmin:
     waited_s: list[float]
 
     def __init__(self, options: dict[str, Any], **_kwargs: Any) -> None:
-        assert options == {"group.id": "g"}
+        assert options["group.id"] == "g"
 
     def describe_topics(self, asked: TopicCollection, *, request_timeout: float) -> dict[str, Future[Any]]:
         """Answer at once."""
@@ -96,3 +98,28 @@ def test_topic_that_is_not_there_is_asked_for_each_time(consumer: KafkaConsumer,
     assert len(logs) == 1
     admin.answers = {"a": KNOWN}
     assert consumer.topic_ids(["a"], deadline=deadline).keys() == {"a"}
+
+
+def test_jobs_are_told_an_id_none_or_why_nobody_can_tell(admin: type[ScriptedAdmin]) -> None:
+    """A job that took "could not tell" for "brokers have no ids" would not notice a topic that was made anew."""
+    clock = FakeClock()
+    options = {"group.id": "g", "bootstrap.servers": "b:1"}
+    with KafkaTopics(options, wait=lambda: Deadline.after(20.0, clock.now_s)) as topics:
+        assert (topics.topic_id("a"), topics.topic_id("b")) == (str(KNOWN).replace("/", "_"), None)
+        with pytest.raises(CouldNotTellError, match="topic c of b:1: TOPIC_AUTHORIZATION_FAILED"):
+            topics.topic_id("c")
+    assert len(admin.waited_s) == 3
+
+
+def test_client_that_gets_no_token_tells_no_id_and_raises_nothing(
+    consumer: KafkaConsumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The loop asks before each flush, and goes on without ids."""
+
+    def none(_options: object, **_: object) -> None:
+        raise kafka_error(KafkaError.SASL_AUTHENTICATION_FAILED)
+
+    monkeypatch.setattr(kafka_log, "AdminClient", none)
+    with capture_logs() as logs:
+        assert consumer.topic_ids(["a"], deadline=Deadline.after(20.0, FakeClock().now_s)) == {}
+    assert "no token to log in to Kafka with" in logs[0]["cause"]
