@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 import fastavro
 import pytest
-import urllib3
 from google.protobuf.json_format import ParseDict
 from google.protobuf.message_factory import GetMessageClass
 from opentelemetry.proto.logs.v1.logs_pb2 import LogsData
@@ -28,7 +27,7 @@ from tests.stack.kafka_helper import KafkaHelper, ToProduce
 from tests.stack.names import Names
 from tests.stack.providers import REPOSITORY
 from tests.stack.s3_helper import S3Helper
-from tools.local.registry import RegistryServer, ensure_registry
+from tools.local.registry import APICURIOS, CONFLUENTS, RegistryServer, ensure_registry
 
 pytestmark = pytest.mark.slow
 
@@ -61,7 +60,6 @@ message Log {
   repeated string tags = 6; Request request = 7;
 }
 """
-CONFLUENTS, APICURIOS = "/apis/ccompat/v7", "/apis/registry/v2"
 EVERYTHING = Window(from_ms=None, until_ms=None, padding_s=600)
 
 
@@ -104,24 +102,13 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RegistryServe
         yield server
 
 
-def register(registry: RegistryServer, subject: str, text: str, kind: str) -> int:
-    """Add a schema as a producer does; returns its id, which is its global id as long as no text comes twice."""
-    answer = urllib3.request(
-        "POST",
-        f"{registry.address}{CONFLUENTS}/subjects/{subject}/versions",
-        json={"schema": text, "schemaType": kind},
-    )
-    assert answer.status == 200, answer.data
-    return int(answer.json()["id"])
-
-
 @pytest.fixture
 def forms(registry: RegistryServer, tmp_path: Path) -> dict[str, Form]:
-    """Give each form that has the same rows."""
+    """Give each form that has the same rows; an id is a global id, too, as long as no text comes twice."""
     (tmp_path / "log.avsc").write_text(json.dumps(SCHEMA))
     (tmp_path / "log.proto").write_text(PROTO)
-    avro = register(registry, "avro-value", json.dumps(SCHEMA), "AVRO")
-    protobuf = register(registry, "protobuf-value", PROTO, "PROTOBUF")
+    avro = registry.register("avro-value", json.dumps(SCHEMA))
+    protobuf = registry.register("protobuf-value", PROTO, kind="PROTOBUF")
 
     def settings(form: str, **others: str) -> dict[str, str]:
         return {"LOGP_INPUT__FORMAT": form} | {f"LOGP_{name.upper()}": value for name, value in others.items()}

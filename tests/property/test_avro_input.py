@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-import io
 from typing import Any
 
-import fastavro
 from hypothesis import given
 from hypothesis import strategies as st
 
-from log_partitioner.avro.infer import infer_entry
-from log_partitioner.avro.row_encoder import entry_encoder
-from log_partitioner.avro.schema import row_schema
 from log_partitioner.config.settings import InputSettings, SchemaBounds
-from log_partitioner.formats.values import encode_json
 from log_partitioner.input.decode import RecordDecoder
 from log_partitioner.proof.oracle import decode as oracle
-from log_partitioner.proof.oracle.equal import canonical
-from log_partitioner.proof.oracle.expected_schema import type_of_entry
-from log_partitioner.proof.oracle.json_text import parse_keeping
-from log_partitioner.proof.oracle.published_schema import PublishedSchema
 from tests.fakes.lanes import assert_decoded_alike
 from tests.fakes.schemas import with_schema
-from tests.property.test_second_opinion import as_oracle, as_parsed
-from tests.strategies import avro_inputs, decode_again, times_as_many
+from tests.property.reading import assert_reads_back
+from tests.strategies import avro_inputs, times_as_many
 
 LIMITS = SchemaBounds()
 NUMBERS = [b"\xff" * 9 + b"\1", b"\xff" * 9 + b"\2", b"\xfe\xff\xff\xff\x0f", b"\x80" * 9 + b"\0", b"\x80" * 11]
@@ -63,15 +53,7 @@ def test_row_of_a_payload_reads_back_equal_and_has_the_type_of_the_second_opinio
         return
     ((_, entry, text, _),) = decoded.entries
     (other,) = oracle.Decoder(rules).decode(value).entries
-    kind = infer_entry(entry, LIMITS)
-    assert other.value is not None
-    assert as_oracle(kind) == type_of_entry(other.value, depth_max=LIMITS.depth_max)
-    published, out = PublishedSchema(row_schema(kind).text, parse_keeping), bytearray()
-    entry_encoder(kind, kind, LIMITS)(decode_again(text), out)
-    _, *fields = published.avro["fields"]
-    row = fastavro.schemaless_reader(io.BytesIO(out), {**published.avro, "fields": fields}, None)
-    assert published.restore(row) == canonical(other.value) == canonical(as_parsed(entry))
-    assert encode_json(entry) == text
+    assert_reads_back(entry, text, other.value)
 
 
 @st.composite

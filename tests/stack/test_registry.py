@@ -5,7 +5,6 @@ import time
 from collections.abc import Iterator
 
 import pytest
-import urllib3
 
 from log_partitioner.adapters.schema_registry import SchemaRegistry
 from log_partitioner.config.registry_settings import RegistrySettings
@@ -13,13 +12,12 @@ from log_partitioner.control.deadline import Deadline
 from log_partitioner.errors import RegistryError, UnmetError
 from log_partitioner.formats.schema import Kind, Schema, SchemaRef
 from tests.stack.providers import REPOSITORY
-from tools.local.registry import RegistryServer, ensure_registry
+from tools.local.registry import APICURIOS, CONFLUENTS, RegistryServer, ensure_registry
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 CONTEXT = '{"type":"record","name":"Context","namespace":"x","fields":[{"name":"host","type":"string"}]}'
 LOG = '{"type":"record","name":"Log","namespace":"x","fields":[{"name":"context","type":"x.Context"}]}'
-CONFLUENTS, APICURIOS = "/apis/ccompat/v7", "/apis/registry/v2"
 
 
 @pytest.fixture(scope="module")
@@ -30,17 +28,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RegistryServer]
         yield server
 
 
-def register(server: RegistryServer, subject: str, text: str, *references: dict[str, object]) -> int:
-    """Add a schema as a producer does; returns its id."""
-    answer = urllib3.request(
-        "POST",
-        f"{server.address}{CONFLUENTS}/subjects/{subject}/versions",
-        json={"schema": text, "references": references},
-    )
-    assert answer.status == 200, answer.data
-    return int(answer.json()["id"])
-
-
 def find(server: RegistryServer, ref: SchemaRef, api: str = CONFLUENTS) -> Schema | None:
     """Ask for a schema."""
     registry = SchemaRegistry(RegistrySettings(url=server.address + api))
@@ -49,8 +36,8 @@ def find(server: RegistryServer, ref: SchemaRef, api: str = CONFLUENTS) -> Schem
 
 
 def test_a_schema_comes_with_its_references(server: RegistryServer) -> None:
-    register(server, "context", CONTEXT)
-    number = register(server, "logs-value", LOG, {"name": "x.Context", "subject": "context", "version": 1})
+    server.register("context", CONTEXT)
+    number = server.register("logs-value", LOG, references=[{"name": "x.Context", "subject": "context", "version": 1}])
 
     assert find(server, SchemaRef("id", number)) == Schema(LOG, (("x.Context", CONTEXT),))
     by_global_id = find(server, SchemaRef("global_id", number), APICURIOS)

@@ -18,6 +18,8 @@ from tests.fakes.lanes import settings
 NOW_MS = 1_772_600_767_000  # 2026-03-04T05:06:07Z
 TP = TopicPartition("app", 3)
 
+OF_LINES = "input.format = access-log, syslog, cri or text reads lines of text"
+
 
 def reported(*values: Any, **sections: Any) -> list[str]:
     """Take records of these values, and give the report."""
@@ -46,7 +48,7 @@ def test_sample_shows_user_time_id_and_partition_key_of_entries_and_reasons_of_t
         "app-3 101 entry 1: dead letter no_user: no path of user.paths yields a user: user is true or false",
         f"app-3 102: user bob, time {at} (Kafka's, since time is absurd), PartitionKey (bob, 2026-03-04, 5)",
         f"app-3 103: user eve, time {at} (Kafka's, since time is no time), PartitionKey (eve, 2026-03-04, 5)",
-        "app-3 104: dead letter malformed: Expecting value: line 1 column 1 (char 0)",
+        f"app-3 104: dead letter malformed: Expecting value: line 1 column 1 (char 0); {OF_LINES}",
         "5 records, 6 entries: 4 in files",
         "  dead letters: 2 (no_user 1, malformed 1)",
         "  times: time 1, ts 1, Kafka's, since time is absurd 1, Kafka's, since time is no time 1",

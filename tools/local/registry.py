@@ -5,6 +5,9 @@ writes it after a change of registry.pom.xml.
 """
 
 import hashlib
+import json
+import urllib.request
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -16,6 +19,10 @@ from tools.maven import JarSet
 
 _HERE = Path(__file__).parent
 _JARS = JarSet(_HERE / "registry.pom.xml", _HERE / "registry.lock", "Apicurio (142 MB)")
+CONFLUENTS, APICURIOS = "/apis/ccompat/v7", "/apis/registry/v2"
+"""Paths of its two APIs."""
+
+_ANSWER_S = 30
 _READY_LINE = "Listening on:"
 _READY_TIMEOUT_S = 300
 
@@ -56,6 +63,14 @@ class RegistryServer:
             self._server.kill()
             raise
         return self
+
+    def register(self, subject: str, text: str, *, kind: str = "AVRO", references: Sequence[object] = ()) -> int:
+        """Add a schema as a producer does; returns its id."""
+        body = json.dumps({"schema": text, "schemaType": kind, "references": [*references]}).encode()
+        url = f"{self.address}{CONFLUENTS}/subjects/{subject}/versions"
+        request = urllib.request.Request(url, body, {"Content-Type": "application/json"})  # noqa: S310 - it is ours
+        with urllib.request.urlopen(request, timeout=_ANSWER_S) as answer:  # noqa: S310
+            return int(json.load(answer)["id"])
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
