@@ -38,7 +38,8 @@ def otlp(rules: InputSettings) -> Format:
         FormatError: the optional group is not installed.
     """
     try:
-        from opentelemetry.proto.logs.v1.logs_pb2 import LogsData  # noqa: PLC0415 - an optional package
+        from opentelemetry.proto.common.v1.common_pb2 import AnyValue  # noqa: PLC0415 - an optional package
+        from opentelemetry.proto.logs.v1.logs_pb2 import LogsData  # noqa: PLC0415
 
         from log_partitioner.input.formats.protobuf.messages import MessageReader  # noqa: PLC0415
     except ImportError as error:
@@ -51,21 +52,25 @@ def otlp(rules: InputSettings) -> Format:
         def special(self) -> dict[str, Any]:
             ids = dict.fromkeys(_HEX, lambda data, _depth: data.hex())
             pairs = dict.fromkeys(_ATTRIBUTES, self._pairs)
+            lists = {
+                "array_value": self._list_of,
+                "kvlist_value": lambda found, depth: self._pairs(found.values, depth),
+            }
+            self._kinds = {
+                field: lists[field.name] if field.name in lists else self.value_of(field)
+                for field in AnyValue.DESCRIPTOR.fields
+            }
             return {**super().special(), **ids, **pairs, f"{_LOGS}.SeverityNumber": None, _ANY: self._any}
 
         def _any(self, message: Any, depth: int) -> Any:
-            kind = message.WhichOneof("value")
-            if kind is None:
-                return None
-            value = getattr(message, kind)
-            if kind in ("array_value", "kvlist_value"):
-                return (self._list_of if kind == "array_value" else self._pairs)(value.values, depth)
-            inner = self.value_of(message.DESCRIPTOR.fields_by_name[kind])
-            return value if inner is None else inner(value, depth)
+            for field, value in message.ListFields():  # one at most
+                convert = self._kinds[field]
+                return value if convert is None else convert(value, depth)
+            return None
 
-        def _list_of(self, values: Any, depth: int) -> list[Any]:
+        def _list_of(self, array: Any, depth: int) -> list[Any]:
             self.go_down(depth)
-            return [self._any(value, depth + 1) for value in values]
+            return [self._any(value, depth + 1) for value in array.values]
 
         def _pairs(self, pairs: Any, depth: int) -> DeclaredMap:
             self.go_down(depth)
