@@ -56,4 +56,4 @@ class FakeFlushRecords:
                 history.add(decode_flushes(message.value or b""))
             except msgspec.DecodeError as error:
                 raise HistoryUnknownError(str(error)) from error
-        return Flushed(history.next_offsets, history.foreign, frozenset(history.flushed_topics))
+        return history.flushed

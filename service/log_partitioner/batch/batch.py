@@ -91,6 +91,11 @@ class ClosedBatch(NamedTuple):
         return sum(progress.dead_letters for progress in self.progress.values())
 
     @property
+    def discarded_replays(self) -> int:
+        """How many of its records are discarded as replays."""
+        return sum(progress.discarded_replays for progress in self.progress.values())
+
+    @property
     def spans(self) -> dict[TopicPartition, tuple[int, int]]:
         """[first_offset, next_offset) of every owned TopicPartition."""
         return {tp: (progress.first_offset, progress.next_offset) for tp, progress in self.progress.items()}

@@ -6,10 +6,21 @@ The commit takes its offsets from here, never from the client's position (KAFKA_
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from log_partitioner.batch.fast_lane import TakenSpan
-from log_partitioner.formats.model import CommittedOffset, TopicPartition
+from log_partitioner.formats.model import CommittedOffset, SourceRecord, TopicPartition
+from log_partitioner.formats.offset_metadata import Ways
+from log_partitioner.partitioning.chain import Place, Recorded
+
+
+class Replay(NamedTuple):
+    """The offset and the place of a record that is discarded, and the highest place recorded of its way."""
+
+    offset: int
+    place: tuple[int, ...]
+    highest: tuple[int, ...]
 
 
 @dataclass(slots=True)
@@ -18,7 +29,9 @@ class Progress:
 
     `first_offset` is the position at which the batch started: a committed one, or, if `is_new`, the policy's, which the
     next commit makes a committed one in any case. `next_offset` is the first not yet covered. `min_offset` and
-    `max_offset` are those of the first and the last record that it covers.
+    `max_offset` are those of the first and the last record that it covers. If replays are discarded, `first_ways` is
+    what was recorded of each way at `first_offset`, `recorded` what is at `next_offset`; `replays` has the first replay
+    of each way.
     """
 
     first_offset: int
@@ -32,6 +45,15 @@ class Progress:
     entries: int = 0
     dead_letters: int = 0
     is_new: bool = False
+    first_ways: Ways | None = None
+    recorded: Recorded | None = None
+    discarded_replays: int = 0
+    replays: dict[str, Replay] = field(default_factory=dict)
+
+    @property
+    def next_ways(self) -> Ways | None:
+        """What is recorded of each way at `next_offset`; None if replays are not discarded."""
+        return None if self.recorded is None else self.recorded.ways
 
     @property
     def is_to_commit(self) -> bool:
@@ -57,6 +79,25 @@ class Progress:
         if timestamp_ms is not None and (self.timestamp_max_ms is None or timestamp_ms > self.timestamp_max_ms):
             self.timestamp_max_ms = timestamp_ms
 
+    def has(self, place: Place) -> bool:
+        """Return whether this place, or a higher one, is recorded of its way: then the record is a replay."""
+        highest = None if self.recorded is None else self.recorded.highest(place.way)
+        return highest is not None and place.numbers <= highest
+
+    def move(self, place: Place) -> None:
+        """Move a way on to the place of a record that was covered."""
+        assert self.recorded is not None, "replays are discarded"
+        self.recorded.move(place)
+
+    def cover_replay(self, record: SourceRecord, place: Place) -> None:
+        """Count a record as covered that is discarded."""
+        highest = None if self.recorded is None else self.recorded.highest(place.way)
+        assert highest is not None, f"W2: nothing is recorded of way {place.way}"
+        self.cover(record.offset, timestamp_ms=record.timestamp_ms, leader_epoch=record.leader_epoch)
+        self.discarded_replays += 1
+        self.replays.setdefault(place.way, Replay(record.offset, place.numbers, highest))
+        self.move(place._replace(numbers=highest))
+
     def cover_many(self, covered: TakenSpan, *, leader_epoch: int | None) -> None:
         """Count records with ascending offsets as covered (W2), with their entries; the epoch is the last record's."""
         records, first, last = covered.records, covered.first_offset, covered.last_offset
@@ -74,7 +115,9 @@ class Progress:
         self.first_offset, self.is_new = self.next_offset, False
         self.min_offset = self.max_offset = None
         self.timestamp_max_ms = None
-        self.records = self.entries = self.dead_letters = 0
+        self.records = self.entries = self.dead_letters = self.discarded_replays = 0
+        if self.recorded is not None:
+            self.first_ways, self.recorded, self.replays = self.recorded.ways, Recorded(self.recorded.ways), {}
 
     def check(self, tp: TopicPartition, *, in_files: int, dead: int) -> None:
         """Assert the order of offsets (W1) and the conservation law (W3), by counts taken elsewhere.
@@ -93,14 +136,14 @@ class Tracker:
     def __init__(self) -> None:
         self.by_tp: dict[TopicPartition, Progress] = {}
 
-    def place(self, tp: TopicPartition, start: CommittedOffset, *, is_new: bool = False) -> None:
-        """Start at an offset that is committed, or that the policy gave."""
+    def place(
+        self, tp: TopicPartition, start: CommittedOffset, *, is_new: bool = False, ways: Ways | None = None
+    ) -> None:
+        """Start at an offset that is committed, or that the policy gave, with what is recorded of each way there."""
         old = self.by_tp.get(tp)
         assert old is None or old.next_offset == old.first_offset, f"{tp} is rewound with a batch open"
         idle_since_ms = None if old is None else old.idle_since_ms
-        self.by_tp[tp] = Progress(
-            start.offset, start.offset, start.leader_epoch, idle_since_ms=idle_since_ms, is_new=is_new
-        )
+        self.by_tp[tp] = _begun(start.offset, start.leader_epoch, idle_since_ms=idle_since_ms, is_new=is_new, ways=ways)
 
     def disown(self, tp: TopicPartition) -> None:
         """Stop owning; unknown ones are ignored (confluent-kafka-python issue 1551)."""
@@ -125,5 +168,15 @@ class Tracker:
         }
         for tp, progress in self.by_tp.items():
             first, idle_since_ms = progress.first_offset, progress.idle_since_ms
-            self.by_tp[tp] = Progress(first, first, idle_since_ms=idle_since_ms, is_new=progress.is_new)
+            ways, is_new = progress.first_ways, progress.is_new
+            self.by_tp[tp] = _begun(first, None, idle_since_ms=idle_since_ms, is_new=is_new, ways=ways)
         return covered
+
+
+def _begun(
+    first: int, leader_epoch: int | None, *, idle_since_ms: int | None, is_new: bool, ways: Ways | None
+) -> Progress:
+    recorded = None if ways is None else Recorded(ways)
+    return Progress(
+        first, first, leader_epoch, idle_since_ms=idle_since_ms, is_new=is_new, first_ways=ways, recorded=recorded
+    )

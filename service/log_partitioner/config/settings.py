@@ -115,6 +115,8 @@ class InputSettings(Section):
     """Other members of an envelope: keep them in each row, under _envelope, or drop them."""
     record_bytes_max: PositiveBytes = 16 * 1024 * 1024
     """Bytes of a record after decompression; larger is a dead letter."""
+    discard_replays: bool = False
+    """Discard what a republisher has published before, by the links of the header source-topic-chain. Risk: one that publishes out of order, or shares its name with another, loses records."""
     inexact_numbers: Literal["round", "text"] = "round"
     """A number that a double does not hold: round it to the nearest, or keep its JSON text."""
 

@@ -7,12 +7,12 @@ sets the next offset, as a flush record does.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import Literal, NamedTuple
 
-from log_partitioner.formats.flush_record import Adoption, FlushRecord, Lineage
+from log_partitioner.formats.flush_record import Adoption, FlushedTopicPartition, FlushRecord, Lineage
 from log_partitioner.formats.model import TopicPartition
-from log_partitioner.formats.offset_metadata import SourceTopics
+from log_partitioner.formats.offset_metadata import SourceTopics, Ways
 
 SKEW_MS = 600_000
 """Clock difference that two workers may have: among flush records closer in time the furthest offset counts."""
@@ -38,12 +38,22 @@ class Foreign(NamedTuple):
     place: tuple[TopicPartition, int]
 
 
+class _End(NamedTuple):
+    at_ms: int
+    next_offset: int
+    ways: Ways | None
+
+
 class Flushed(NamedTuple):
-    """The next offset of each TopicPartition asked for, if known, foreign groups, and topics that ours has flushed."""
+    """The next offset of each TopicPartition asked for, if known, foreign groups, and topics that ours has flushed.
+
+    `ways` are what is recorded of source topic chains at these offsets.
+    """
 
     next_offsets: dict[TopicPartition, int]
     foreign: list[Foreign]
     topics: frozenset[str] = frozenset()
+    ways: Mapping[TopicPartition, Ways] = {}
 
 
 class FlushHistory:
@@ -67,7 +77,7 @@ class FlushHistory:
         self._group = group
         self._topics = topics
         self.flushed_topics: set[str] = set()
-        self._newest: dict[TopicPartition, list[tuple[int, int]]] = {}
+        self._newest: dict[TopicPartition, list[_End]] = {}
         self._adoptions: list[Adoption] = []
         self._others: dict[tuple[str, TopicPartition, str | None], list[tuple[int, int]]] = {}
 
@@ -85,15 +95,16 @@ class FlushHistory:
             if not is_ours:
                 self._take_other((record.group_id, tp, topic_id), (at_ms(record), line.next_offset))
             elif tp in self._wanted or tp in self._newest_of:
-                self._take(tp, at_ms(record), line.next_offset)
+                ways = line.next_ways if isinstance(line, FlushedTopicPartition) else None
+                self._take(tp, _End(at_ms(record), line.next_offset, ways))
 
-    def _take(self, tp: TopicPartition, ended_at_ms: int, next_offset: int) -> None:
+    def _take(self, tp: TopicPartition, end: _End) -> None:
         set_ms = self._topics.set_ms.get(tp)
-        if set_ms is not None and ended_at_ms <= set_ms + SKEW_MS:
+        if set_ms is not None and end.at_ms <= set_ms + SKEW_MS:
             return
-        known = [*self._newest.get(tp, ()), (ended_at_ms, next_offset)]
-        newest_ms, _ = max(known)
-        self._newest[tp] = [one for one in known if one[0] >= newest_ms - SKEW_MS]
+        known = [*self._newest.get(tp, ()), end]
+        newest_ms = max(one.at_ms for one in known)
+        self._newest[tp] = [one for one in known if one.at_ms >= newest_ms - SKEW_MS]
 
     def _take_other(self, place: tuple[str, TopicPartition, str | None], one: tuple[int, int]) -> None:
         """Keep a flush that is later, or further, than each of the others."""
@@ -107,7 +118,8 @@ class FlushHistory:
         `newest_of` may stay unknown if the part of the topic that was read `is_long`. Times are by the workers' clocks.
         """
         needed = self._wanted if is_long else self._wanted | self._newest_of
-        return all(tp in self._newest and max(self._newest[tp])[0] - SKEW_MS > oldest_ms for tp in needed)
+        newest = self._newest
+        return all(tp in newest and max(one.at_ms for one in newest[tp]) - SKEW_MS > oldest_ms for tp in needed)
 
     @property
     def foreign(self) -> list[Foreign]:
@@ -151,7 +163,14 @@ class FlushHistory:
     @property
     def next_offsets(self) -> dict[TopicPartition, int]:
         """The next offset of each TopicPartition that a flush record names."""
-        return {tp: max(next_offset for _, next_offset in some) for tp, some in sorted(self._newest.items())}
+        return {tp: max(one.next_offset for one in some) for tp, some in sorted(self._newest.items())}
+
+    @property
+    def flushed(self) -> Flushed:
+        """All that was asked for."""
+        last = {tp: max(some, key=lambda one: one.next_offset) for tp, some in self._newest.items()}
+        ways = {tp: one.ways for tp, one in last.items() if one.ways}
+        return Flushed(self.next_offsets, self.foreign, frozenset(self.flushed_topics), ways)
 
 
 def at_ms(record: FlushRecord | Adoption) -> int:

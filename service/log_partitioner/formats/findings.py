@@ -29,6 +29,8 @@ class Kind(StrEnum):
     FLUSH_GAP = "flush_gap"  # a hole between flush records, or between them and the committed offset
     FLUSH_OVERLAP = "flush_overlap"  # offsets of a TopicPartition that two flush records cover
     FLUSH_WRONG = "flush_wrong"  # a statement of a flush record that source or references do not bear out
+    REPLAY_MISSING = "replay_missing"  # a record discarded as a replay of one that is not there
+    REPLAY_DIFFERS = "replay_differs"  # a record discarded as a replay of one with other values
     BACKFILL_WRONG = "backfill_wrong"  # a statement of a backfill's run record that its messages do not bear out
     TABLE_MISSING = "table_missing"  # an entry in a file that the table has taken, and not in the table
     TABLE_DUPLICATED = "table_duplicated"  # a surplus row of an entry in the table, beyond those in files

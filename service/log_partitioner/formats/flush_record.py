@@ -12,17 +12,21 @@ from functools import partial
 
 import msgspec
 
+from log_partitioner.formats.offset_metadata import Ways
 from log_partitioner.formats.reference import FORMAT_VERSION, decode_known
 
 PART_NUMBERS_BYTES = 20  # room for `part` and `parts`, which are known last
 
 
-class FlushedTopicPartition(msgspec.Struct, frozen=True, kw_only=True):
+class FlushedTopicPartition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One owned TopicPartition in a flush record.
 
     first_offset is the committed position from which the batch started, next_offset the one it commits;
     min_offset and max_offset are None if nothing was read. idle_since_ms is wall-clock time, None while
     records come. The conservation law: entries == in files + dead_letters.
+
+    If replays are discarded (DESIGN 3.8), first_ways and next_ways are what is recorded of each way at these offsets,
+    the least recently used way first, and discarded_replays counts records; a discarded one has no entries.
     """
 
     topic: str
@@ -36,6 +40,9 @@ class FlushedTopicPartition(msgspec.Struct, frozen=True, kw_only=True):
     records: int
     entries: int
     dead_letters: int
+    first_ways: Ways | None = None
+    next_ways: Ways | None = None
+    discarded_replays: int = 0
 
 
 class FlushTotals(msgspec.Struct, frozen=True, kw_only=True):

@@ -196,6 +196,7 @@ class BatchCommitted(LogEvent, frozen=True, tag="flush_committed"):
 
     `flush_seq`: number of its flush record in the boot; `objects`, `references`, `records`, `entries`: their numbers;
     `dead_letters`: entries that are in no file; `record_timestamps`: entries in files that go by Kafka's time;
+    `discarded_replays`: records that were recorded before;
     `object_bytes`: bytes of all objects; `step_seconds`: by step; `offsets`: those that the commit covers, by
     TopicPartition; `member`, `member_generation`: the group coordinator's, by which the broker fenced the commit.
     """
@@ -215,6 +216,20 @@ class BatchCommitted(LogEvent, frozen=True, tag="flush_committed"):
     member: str
     member_generation: int
     record_timestamps: int = 0
+    discarded_replays: int = 0
+
+
+class ReplaysDiscarded(LogEvent, frozen=True, tag="replays_discarded"):
+    """The worker has discarded a record that was recorded before, the first one of this way (DESIGN 3.8).
+
+    `way`: the hash of its way; `place`: its place along it; `recorded`: the highest place recorded.
+    """
+
+    topic_partition: str
+    offset: int
+    way: str
+    place: tuple[int, ...]
+    recorded: tuple[int, ...]
 
 
 class BatchDiscarded(LogEvent, frozen=True, kw_only=True, tag="batch_discarded"):

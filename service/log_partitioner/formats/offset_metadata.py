@@ -2,7 +2,8 @@
 
 Versioned JSON: `{"v":1,"topic_id":"LbB5g8fUQ9-bXqQm1cN2yA"}`. `topic_id` is Kafka's id of the topic as its tools print
 it, or null if it is unknown. `set_ms` is the time at which a person has set the offset; all later commits of this
-TopicPartition repeat it, because flush records from before that time no longer count.
+TopicPartition repeat it, because flush records from before that time no longer count. `ways` are the highest places
+recorded along the ways of source topic chains (DESIGN 3.8), the least recently used way first.
 """
 
 from __future__ import annotations
@@ -15,6 +16,10 @@ import msgspec
 from log_partitioner.formats.model import TopicPartition
 
 VERSION = 1
+WAYS_BYTES_MAX = 4000  # of `ways`; all metadata have 4,095 at most, by a broker's default
+
+Ways = dict[str, tuple[int, ...]]
+"""Places by the hash of a way; the order counts."""
 
 _Number = Annotated[int, msgspec.Meta(ge=0)]
 
@@ -23,6 +28,7 @@ class _Form(msgspec.Struct, omit_defaults=True):
     v: int
     topic_id: str | None
     set_ms: _Number | None = None
+    ways: dict[str, tuple[_Number, ...]] | None = None
 
 
 _decoder = msgspec.json.Decoder(_Form)
@@ -36,12 +42,13 @@ class OffsetMetadata(NamedTuple):
 
     topic_id: str | None = None
     set_ms: int | None = None
+    ways: Ways | None = None
     is_ours: bool = False
 
 
-def encode(topic_id: str | None, *, set_ms: int | None = None) -> str:
+def encode(topic_id: str | None, *, set_ms: int | None = None, ways: Ways | None = None) -> str:
     """Write metadata."""
-    return msgspec.json.encode(_Form(VERSION, topic_id, set_ms)).decode()
+    return msgspec.json.encode(_Form(VERSION, topic_id, set_ms, ways or None)).decode()
 
 
 def decode(text: str) -> OffsetMetadata:
@@ -52,7 +59,7 @@ def decode(text: str) -> OffsetMetadata:
         return OffsetMetadata()
     if form.v != VERSION:
         return OffsetMetadata()
-    return OffsetMetadata(form.topic_id, form.set_ms, is_ours=True)
+    return OffsetMetadata(form.topic_id, form.set_ms, form.ways, is_ours=True)
 
 
 @dataclass(slots=True)
@@ -72,6 +79,6 @@ class SourceTopics:
         if set_ms is not None:
             self.set_ms[tp] = max(set_ms, self.set_ms.get(tp, 0))
 
-    def metadata_of(self, tp: TopicPartition) -> str:
+    def metadata_of(self, tp: TopicPartition, ways: Ways | None = None) -> str:
         """Return the metadata of an offset that is committed now."""
-        return encode(self.ids.get(tp.topic), set_ms=self.set_ms.get(tp))
+        return encode(self.ids.get(tp.topic), set_ms=self.set_ms.get(tp), ways=ways)

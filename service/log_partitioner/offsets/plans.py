@@ -22,6 +22,7 @@ from log_partitioner.formats.flush_record import (
     FlushTotals,
 )
 from log_partitioner.formats.model import SKIPPED, CommittedOffset, SourceRecord, TopicPartition
+from log_partitioner.formats.offset_metadata import Ways
 from log_partitioner.offsets.survey import Standing, Survey
 from log_partitioner.runtime.positions import LISTED_MAX, describe_foreign, listed
 
@@ -74,7 +75,9 @@ def _change(survey: Survey, standing: Standing, target: Target, *, is_named: boo
         offset = standing.flushed
     else:
         offset = standing.first if target == "beginning" else target
-    after = _after(survey, standing, offset, keeps_epoch=not is_named)
+    known = None if before is None else offset_metadata.decode(before.metadata).ways
+    ways = {"committed": known, "flushed": standing.ways}.get(str(target))  # any other start begins anew
+    after = _after(survey, standing, offset, keeps_epoch=not is_named, ways=ways)
     if after == before:
         return Change(tp, before, None, "it is there")
     twice, skipped = _cost(survey, standing, offset)
@@ -92,7 +95,9 @@ def _not_at_flushed(survey: Survey, standing: Standing) -> str:
     return ""
 
 
-def _after(survey: Survey, standing: Standing, offset: int, *, keeps_epoch: bool) -> CommittedOffset:
+def _after(
+    survey: Survey, standing: Standing, offset: int, *, keeps_epoch: bool, ways: Ways | None
+) -> CommittedOffset:
     """Return what to commit; it says when a person has set it, unless flush records say the same.
 
     If the same offset of this very topic stays, its leader epoch does, too, unless the partition is named: then its log
@@ -109,7 +114,7 @@ def _after(survey: Survey, standing: Standing, offset: int, *, keeps_epoch: bool
     else:
         set_ms = None if offset == standing.flushed else survey.now_ms()
     epoch = before.leader_epoch if before is not None and is_same and keeps_epoch else None
-    return CommittedOffset(offset, epoch, offset_metadata.encode(survey.topic_id, set_ms=set_ms))
+    return CommittedOffset(offset, epoch, offset_metadata.encode(survey.topic_id, set_ms=set_ms, ways=ways))
 
 
 def _cost(survey: Survey, standing: Standing, offset: int) -> tuple[int, int]:
@@ -142,10 +147,11 @@ class Skip(NamedTuple):
         record = SourceRecord(self.tp, self.first, None, None, None, (), unreadable=SKIPPED)
         letter = DeadLetter(record, Reason.SKIPPED, SKIPPED, None, end_offset=self.after.offset)
         yield dead_letter_message(letter, sender, batch_id=batch_id, object_key=None)
+        ways = offset_metadata.decode(self.after.metadata).ways
         line = FlushedTopicPartition(
             topic=self.tp.topic, partition=self.tp.partition, first_offset=self.first, next_offset=self.after.offset,
             min_offset=self.first, max_offset=self.first, timestamp_max_ms=None, idle_since_ms=None,
-            records=1, entries=1, dead_letters=1,
+            records=1, entries=1, dead_letters=1, first_ways=ways, next_ways=ways,
         )  # fmt: skip
         flush_record = FlushRecord(
             batch_id=batch_id, group_id=sender.kafka.group_id, topic_ids=self.topic_ids, worker=sender.worker,
@@ -181,7 +187,8 @@ def plan_skip(survey: Survey, partition: int, first: int, end: int, *, group_id:
         raise StartPositionError(problem)
     if committed is not None:
         survey.topics.keep(tp, committed.metadata)
-    after = CommittedOffset(end, None, survey.topics.metadata_of(tp))
+    ways = None if committed is None else offset_metadata.decode(committed.metadata).ways
+    after = CommittedOffset(end, None, survey.topics.metadata_of(tp, ways))
     return Skip(tp, first, after, dict(survey.topics.ids), survey.now_ms())
 
 

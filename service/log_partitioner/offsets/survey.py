@@ -16,20 +16,24 @@ from log_partitioner.control.flush_history import Flushed
 from log_partitioner.errors import HistoryUnknownError, SettingsError
 from log_partitioner.formats import offset_metadata
 from log_partitioner.formats.model import CommittedOffset, TopicPartition
-from log_partitioner.formats.offset_metadata import SourceTopics
+from log_partitioner.formats.offset_metadata import SourceTopics, Ways
 
 ANSWER_S = 120.0  # also for a transaction that a dead worker has left open over committed offsets
 FLUSH_RECORDS_S = 1800.0
 
 
 class Standing(NamedTuple):
-    """One TopicPartition. `flushed` is the end of the newest flush record, whatever a person has set since."""
+    """One TopicPartition. `flushed` is the end of the newest flush record, whatever a person has set since.
+
+    `ways` are what is recorded of source topic chains there.
+    """
 
     tp: TopicPartition
     committed: CommittedOffset | None
     flushed: int | None
     first: int
     end: int
+    ways: Ways | None = None
 
 
 @dataclass(eq=False, repr=False)
@@ -73,15 +77,18 @@ class Survey:
         deadline = Deadline.after(FLUSH_RECORDS_S, self.clock.now_s)
         wanted, newest_of = ([], committed) if is_quick else (list(committed), ())
         try:
-            flushed = self.flush_records.read(wanted, self.topics, newest_of=newest_of, deadline=deadline).next_offsets
+            found = self.flush_records.read(wanted, self.topics, newest_of=newest_of, deadline=deadline)
         except HistoryUnknownError:
             if not self.accept_unknown:
                 raise
-            flushed = {}
+            found = Flushed({}, [])
+        flushed, ways = found.next_offsets, found.ways
         firsts, ends = (
             self.consumer.offsets_at(committed, at, deadline=self._deadline()) for at in (FIRST_OFFSET, END_OFFSET)
         )
-        return [Standing(tp, one, flushed.get(tp), firsts[tp], ends[tp]) for tp, one in committed.items()]
+        return [
+            Standing(tp, one, flushed.get(tp), firsts[tp], ends[tp], ways.get(tp)) for tp, one in committed.items()
+        ]
 
     def flushes(self) -> Flushed:
         """Return the ends of the flush records of all TopicPartitions, and the other groups that flush this topic.

@@ -6,9 +6,9 @@ envelope:a.b   the same in the envelope
 key            the record key as text;    key:a.b   the record key read as a JSON object
 header:name    the last header of that name, as text
 
-The root is the first link of the source topic chain (DESIGN 3.8). Its header holds a JSON list of [topic, partition,
-offset], the first link first; a link may have an output index as its fourth part. If a record has several such headers,
-the last one counts.
+The root is the first link of the source topic chain (DESIGN 3.8, `chain.py`). Its header holds a JSON list of [topic,
+partition, offset], the first link first; a link may have an output index as its fourth part. If a record has several
+such headers, the last one counts.
 """
 
 from __future__ import annotations
@@ -115,16 +115,18 @@ def _refuse(name: str) -> NoReturn:
 
 TOPIC_CHARS_MAX = 249
 
-_Int32 = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
+TopicName = Annotated[str, msgspec.Meta(max_length=TOPIC_CHARS_MAX)]
+Int32 = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
+Int64 = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
 
 class _Link(msgspec.Struct, array_like=True):
     """A link that a row can hold: Kafka's bounds, which are those of Avro's int and long. Further parts are ignored."""
 
-    topic: Annotated[str, msgspec.Meta(max_length=TOPIC_CHARS_MAX)]
-    partition: _Int32
-    offset: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
-    index: _Int32 | None = None
+    topic: TopicName
+    partition: Int32
+    offset: Int64
+    index: Int32 | None = None
 
 
 _chain_decoder = msgspec.json.Decoder(list[msgspec.Raw])

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 from enum import IntEnum
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from log_partitioner.formats.findings import Kind
@@ -125,6 +126,14 @@ def judge_joins(
         yield Wrong(Kind.FLUSH_GAP, f"no flush record covers [{reached}, {committed})", tp, reached, committed), None
 
 
+def judge_ways_join(tp: TopicPartition, lines: Sequence[FlushedTopicPartition]) -> Iterator[Wrong]:
+    """Check that a line begins with what the one before it had recorded of ways, or anew with nothing."""
+    for before, line in pairwise(lines):
+        if before.next_offset == line.first_offset and line.first_ways and line.first_ways != before.next_ways:
+            text = f"{_span(line)}: first_ways are not the next_ways of the flush record before it"
+            yield Wrong(Kind.FLUSH_WRONG, text, tp, line.first_offset, line.next_offset)
+
+
 def judge_uncommitted(tp: TopicPartition, lines: Iterable[C], *, committed: int | None) -> Iterator[tuple[Wrong, C]]:
     """Check that no line covers offsets that the group has not committed: its offsets are gone, set back, or another's.
 
@@ -151,6 +160,16 @@ def judge_line(line: FlushedTopicPartition, counted: Counted) -> Iterator[Wrong]
     if differences := _differences("{0} is {1}, counted {2}", facts):
         text = f"{_span(line)}: {'; '.join(differences)}"
         yield Wrong(Kind.FLUSH_WRONG, text, tp_of(line), line.first_offset, line.next_offset)
+
+
+def judge_ways(line: FlushedTopicPartition, ways: Mapping[str, tuple[int, ...]], replays: int) -> Iterator[Wrong]:
+    """Compare a line with the replays in its range, and with how far the ways of its records come, in order of use."""
+    tp, span = tp_of(line), (line.first_offset, line.next_offset)
+    if line.discarded_replays != replays:
+        text = f"{_span(line)}: discarded_replays is {line.discarded_replays}, counted {replays}"
+        yield Wrong(Kind.FLUSH_WRONG, text, tp, *span)
+    if list((line.next_ways or {}).items()) != list(ways.items()):
+        yield Wrong(Kind.FLUSH_WRONG, f"{_span(line)}: next_ways are not those of its records", tp, *span)
 
 
 def judge_totals(totals: FlushTotals, lines: Sequence[FlushedTopicPartition]) -> Iterator[Wrong]:

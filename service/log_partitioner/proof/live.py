@@ -132,8 +132,9 @@ class LiveJudge:
                 yield record
 
         context = Context(
-            self._settings, findings, open_objects, require_time=require_time, find_schema=self._find_schema
-        )
+            self._settings, findings, open_objects, require_time=require_time, find_schema=self._find_schema,
+            read_source=read, read_again=lambda tp, offset: next(iter(read({tp: (offset, offset + 1)})), None),
+        )  # fmt: skip
         for batch in [*announced.batches.values(), *gaps]:
             records = put_away.read(read, hull(batch.spans))
             judge_flush(context, batch, told.get(batch.batch_id, Told()), records, {})

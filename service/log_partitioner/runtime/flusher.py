@@ -48,7 +48,14 @@ from log_partitioner.errors import (
     UploadError,
 )
 from log_partitioner.formats.flush_record import FlushRecord
-from log_partitioner.formats.log_events import BatchCommitted, BatchDiscarded, CommitRepeated, ObjectsUploaded, tell
+from log_partitioner.formats.log_events import (
+    BatchCommitted,
+    BatchDiscarded,
+    CommitRepeated,
+    ObjectsUploaded,
+    ReplaysDiscarded,
+    tell,
+)
 from log_partitioner.formats.model import CommittedOffset, TopicPartition
 from log_partitioner.formats.object_key import schema_key
 from log_partitioner.formats.offset_metadata import SourceTopics
@@ -58,6 +65,7 @@ from log_partitioner.runtime.uploader import Upload, bytes_upload, file_upload
 
 KNOWN_SCHEMAS_MAX = 100_000
 KNOWN_SCHEMAS_S = 3600.0  # somebody may delete them, as by a lifecycle rule: then they are written again
+WARNED_WAYS_MAX = 1000  # in one process
 ROUTINE = frozenset(
     {FlushReason.INTERVAL, FlushReason.REFETCH, FlushReason.ASSIGNED, FlushReason.REVOKED, FlushReason.STOPPING}
 )
@@ -81,6 +89,7 @@ class Flusher:
         self._budget, self._kafka = self.settings.flush, self.settings.kafka
         self._membership = self.ports.consumer.membership
         self._seq = 0
+        self._warned_ways: set[tuple[TopicPartition, str]] = set()
         self._known_schemas: set[str] = set()
         self._known_until = Deadline.after(KNOWN_SCHEMAS_S, self.ports.clock.now_s)
         self._log = structlog.get_logger("flusher")
@@ -269,9 +278,12 @@ class Flusher:
             yield dead_letter_message(letter, sender, batch_id=batch.batch_id, object_key=key)
 
     def _offsets(self, batch: ClosedBatch) -> dict[TopicPartition, CommittedOffset]:
-        """Return the offsets to commit, each with metadata about its topic."""
-        metadata_of = self.topics.metadata_of
-        return {tp: offset._replace(metadata=metadata_of(tp)) for tp, offset in batch.next_offsets().items()}
+        """Return the offsets to commit, each with metadata about its topic and its ways."""
+        metadata_of, progress = self.topics.metadata_of, batch.progress
+        return {
+            tp: offset._replace(metadata=metadata_of(tp, progress[tp].next_ways))
+            for tp, offset in batch.next_offsets().items()
+        }
 
     def _commit(
         self,
@@ -325,6 +337,7 @@ class Flusher:
             entries=batch.entries,
             dead_letters=batch.dead,
             record_timestamps=batch.record_timestamps,
+            discarded_replays=batch.discarded_replays,
             object_bytes=sum(one.file.size for one in sealed),
             step_seconds={step: round(seconds, 4) for step, seconds in steps.seconds.items()},
             offsets=batch.covered(),
@@ -333,6 +346,7 @@ class Flusher:
         )
         tell(self._log.info, committed)
         self.ports.metrics.add("flushes", reason=reason.value, outcome="committed")
+        self._report_replays(batch)
         for name in ("objects", "references", "object_bytes"):
             self.ports.metrics.add(name, getattr(committed, name))
         # Top-level fields that are kept as JSON text: types in conflict, or nested too deep.
@@ -340,6 +354,19 @@ class Flusher:
         self.ports.metrics.add("schema_conflicts", sum(child is Scalar.JSON for child in fields))
         for step, seconds in steps.seconds.items():
             self.ports.metrics.observe("flush_step_seconds", seconds, step=step)
+
+    def _report_replays(self, batch: ClosedBatch) -> None:
+        """Count discarded replays, and warn once of each way; a way's links are topics and names of republishers."""
+        for tp, progress in batch.progress.items():
+            if progress.recorded is None:
+                continue
+            self.ports.metrics.add("discarded_replays", progress.discarded_replays)
+            self.ports.metrics.add("ways_dropped", progress.recorded.dropped)
+            for way, replay in progress.replays.items():
+                if len(self._warned_ways) < WARNED_WAYS_MAX and (tp, way) not in self._warned_ways:
+                    self._warned_ways.add((tp, way))
+                    told = ReplaysDiscarded(str(tp), replay.offset, way, replay.place, replay.highest)
+                    tell(self._log.warning, told)
 
     def _report_discarded(self, batch: ClosedBatch, error: Exception, reason: FlushReason) -> None:
         """Report a batch that was not committed, or whose outcome is unknown, and the cost of giving it up."""

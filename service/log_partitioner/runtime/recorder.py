@@ -24,6 +24,8 @@ from log_partitioner.formats.dead_letter import Reason
 from log_partitioner.formats.model import CommittedOffset, SourceRecord, TopicPartition
 from log_partitioner.formats.schema import FindSchema
 from log_partitioner.input.decode import Bad, Decoded, RecordDecoder, refused
+from log_partitioner.formats import offset_metadata
+from log_partitioner.partitioning.chain import place_of
 from log_partitioner.partitioning.locate import root_of
 from log_partitioner.partitioning.partitioner import Partitioner, Rejection
 from log_partitioner.runtime.first_look import FirstLook
@@ -44,6 +46,7 @@ class Recorder:
         self._tracker = Tracker()
         self._memory_bytes_max = settings.spool.memory_bytes_max
         self._is_fast = is_fast(settings)
+        self._discards_replays = settings.input.discard_replays
         self._bounds = settings.schema_bounds
         self._spool = spool
         self._partitioner = Partitioner(settings)
@@ -58,7 +61,8 @@ class Recorder:
 
     def place(self, tp: TopicPartition, start: CommittedOffset, *, is_new: bool = False) -> None:
         """Start at an offset that is committed, or that the policy gave; the open batch must not cover any of it."""
-        self._tracker.place(tp, start, is_new=is_new)
+        ways = offset_metadata.decode(start.metadata).ways or {} if self._discards_replays else None
+        self._tracker.place(tp, start, is_new=is_new, ways=ways)
 
     @property
     def positions(self) -> Mapping[TopicPartition, Progress]:
@@ -182,7 +186,7 @@ class Recorder:
         return progress is not None and record.offset >= progress.next_offset
 
     def record(self, record: SourceRecord) -> int:
-        """Put every entry of a record into a row or a dead letter, then cover its offset.
+        """Put every entry of a record into a row or a dead letter, or discard a replay, then cover its offset.
 
         Returns its weight: its entries, and its KiB. `make_room` follows.
 
@@ -191,6 +195,11 @@ class Recorder:
         """
         batch, progress = self._batch, self._tracker.by_tp[record.tp]
         assert batch is not None, "a batch is opened before its first record"
+        place = place_of(record) if progress.recorded is not None and record.headers else None
+        if place is not None and progress.has(place):
+            progress.cover_replay(record, place)
+            batch.source_bytes += len(record.value or b"")
+            return len(record.value or b"") // 1024
         decoded = self.decoder.decode(record.value, record.headers) if record.unreadable is None else refused(record)
         timestamps = batch.record_timestamps
         bad = decoded.bad + self._write_entries(record, decoded, batch)
@@ -200,6 +209,8 @@ class Recorder:
         written = entries - len(bad)
         progress.entries += entries
         progress.cover(record.offset, timestamp_ms=record.timestamp_ms, leader_epoch=record.leader_epoch)
+        if place is not None:
+            progress.move(place)
         batch.entries += entries
         size = max(decoded.size, len(record.value or b""))
         batch.source_bytes += size

@@ -88,12 +88,12 @@ class KafkaFlushRecords:
             if wanted:
                 raise HistoryUnknownError(reading.passed_over)
             self._log.warning("flush_record_unknown", message=reading.passed_over)
-        found = history.next_offsets
-        nowhere = [str(tp) for tp in wanted if tp not in found and not foreign]
+        found = history.flushed
+        nowhere = [str(tp) for tp in wanted if tp not in found.next_offsets and not foreign]
         if nowhere and (cut := reading.cut()):
             message = f"{cut}: what was before is gone, and nothing that is left names these: they begin as if new"
             self._log.warning("history_cut", topic_partitions=nowhere, message=message)
-        return Flushed(found, foreign, frozenset(history.flushed_topics))
+        return found
 
 
 class _Backwards:

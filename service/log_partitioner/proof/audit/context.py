@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from log_partitioner.config.settings import Settings
-    from log_partitioner.formats.model import SourceRecord, TopicPartition
+    from log_partitioner.formats.model import OffsetRanges, SourceRecord, TopicPartition
     from log_partitioner.formats.reference import Reference
     from log_partitioner.formats.schema import FindSchema
     from log_partitioner.proof.audit.ranges import Committed
@@ -47,7 +47,7 @@ class Context:
     """The surroundings of flushes.
 
     `open_objects` returns the objects of addresses in their order, None for a missing one; `read_again` a record of
-    the source. Below `lows` the source is gone. `are_whole`: references and dead letters still have their beginning.
+    the source, `read_source` the records of ranges, from the `firsts` on. Below `lows` the source is gone. `are_whole`: references and dead letters still have their beginning.
     `require_time` is called for each row, and may raise. `retired` are the rows of references whose objects are
     retired, by reference id, as the table has them: `_meta` and the digest of the values. `given_up` says of a
     reference, of the message at a place, why nobody has its entries. `on_row` sees each row: its reference, `_meta` and
@@ -59,6 +59,8 @@ class Context:
     findings: Findings
     open_objects: Callable[[list[Address]], Iterable[FetchedObject | None]]
     read_again: Callable[[TopicPartition, int], SourceRecord | None] = lambda *_: None
+    read_source: Callable[[OffsetRanges], Iterable[SourceRecord]] = lambda _: ()
+    firsts: Mapping[TopicPartition, int] = field(default_factory=dict)
     committed: Committed = field(default_factory=dict)
     lows: Mapping[TopicPartition, int] = field(default_factory=dict)
     are_whole: bool = True

@@ -28,6 +28,7 @@ from log_partitioner.proof.accounting import (
 from log_partitioner.proof.audit.letters import check_letter
 from log_partitioner.proof.audit.objects import FlushObjects
 from log_partitioner.proof.audit.ranges import OffsetSpan
+from log_partitioner.proof.audit.replays import Replays
 from log_partitioner.proof.audit.source import FlushSource, count_seen
 
 if TYPE_CHECKING:
@@ -95,9 +96,10 @@ def judge_flush(
 def compare(context: Context, batch: AnnouncedBatch, told: Told, records: Iterable[SourceRecord]) -> ComparedBatch:
     """Compare references, objects and dead letters of a batch with the source."""
     context.findings.batch = batch.name
-    source = FlushSource(keeps_ids=context.keeps_ids)
+    source, replays = FlushSource(keeps_ids=context.keeps_ids), Replays(context, batch.records)
     for record in records:
-        source.add(record, context.judge.judge(record))
+        source.add(record, replays.judge(record))
+    replays.finish(f"batch {batch.batch_id}")
     objects = FlushObjects(context, source)
     objects.check(told)
     _check_references(context, batch.record, told.references)

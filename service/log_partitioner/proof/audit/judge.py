@@ -40,7 +40,7 @@ class Ground(NamedTuple):
     """All that judging batches takes from beyond them; it can be pickled.
 
     `source` are the audited offsets of each TopicPartition, `put_away` those that dead letters stand for as a whole.
-    Below `lows` the source is gone. `are_whole`: references and dead letters still have their beginning.
+    Below `lows` the source is gone; it begins at its `firsts`. `are_whole`: references and dead letters still have their beginning.
     """
 
     settings: Settings
@@ -51,6 +51,7 @@ class Ground(NamedTuple):
     lows: Mapping[TopicPartition, int]
     are_whole: bool
     find_schema: FindSchema | None = None
+    firsts: Mapping[TopicPartition, int] = {}
 
 
 class RangeReader(Protocol):
@@ -86,6 +87,8 @@ class BatchJudge:
             findings,
             open_objects=lambda addresses: self._pool.map(open_object, addresses),
             read_again=self.read_again,
+            read_source=topics.read,
+            firsts=ground.firsts,
             committed=ground.committed,
             lows=ground.lows,
             are_whole=ground.are_whole,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from log_partitioner.formats.findings import Kind
 from log_partitioner.formats.flush_record import FlushedTopicPartition, FlushRecord
 from log_partitioner.formats.model import OffsetRanges, TopicPartition
-from log_partitioner.proof.accounting import judge_joins, judge_uncommitted, tp_of
+from log_partitioner.proof.accounting import judge_joins, judge_uncommitted, judge_ways_join, tp_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -128,6 +128,7 @@ class Ranges:
         for tp in sorted(self._named | self._committed.keys()):
             lines, reached = [line for line, _ in self._lines.get(tp, [])], self._committed.get(tp)
             wrongs = [wrong for wrong, _ in judge_joins(tp, lines, start=starts.get(tp), committed=reached or 0)]
+            wrongs += judge_ways_join(tp, lines)
             for wrong in [*wrongs, *(wrong for wrong, _ in judge_uncommitted(tp, lines, committed=reached))]:
                 findings.add(wrong.kind, f"{tp}: {wrong.text}", wrong.place)
             if reached is None and tp in self._named and not lines:

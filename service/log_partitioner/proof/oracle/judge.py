@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from log_partitioner.formats.dead_letter import Reason, reason_of
 from log_partitioner.formats.model import Headers, PartitionKey, RootLink, SourceRecord
+from log_partitioner.proof.oracle.chain import Place, place_of
 from log_partitioner.proof.oracle.decode import DecodedEntry, Decoder
 from log_partitioner.proof.oracle.equal import DIGEST_BYTES, canonical, digest
 from log_partitioner.proof.oracle.expected_schema import Type, is_over, type_of_entry
@@ -76,6 +77,12 @@ class Judge:
         root = root_of(around) if record.headers else None
         entries = [self._judge_entry(entry, around, record.timestamp_ms, root) for entry in decoded.entries]
         return JudgedRecord(entries, decoded.is_whole)
+
+    def place_of(self, record: SourceRecord) -> Place | None:
+        """Return the place of a record along its way; None if it has none, or was not read."""
+        if record.unreadable is not None or not record.headers:
+            return None
+        return place_of(Surroundings(record, None, self.parse))
 
     def values(self, record: SourceRecord) -> list[object]:
         """Return a record's entries in the form of `equal`, None for dead ones: to explain a difference."""

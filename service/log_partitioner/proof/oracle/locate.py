@@ -128,8 +128,13 @@ def root_of(around: Surroundings) -> RootLink | None:
         links = json.loads(around.headers.get(CHAIN_HEADER) or "")
     except (ValueError, RecursionError):
         return None
-    match links:
-        case [[str(topic), partition, offset, *more], *_] if (
+    return link_of(links[0]) if isinstance(links, list) and links else None
+
+
+def link_of(link: object) -> RootLink | None:
+    """Return the first parts of a link, None if it is none."""
+    match link:
+        case [str(topic), partition, offset, *more] if (
             len(topic) <= _TOPIC_CHARS_MAX and _is_natural(partition, bits=31) and _is_natural(offset, bits=63)
         ):
             index = more[0] if more else None
