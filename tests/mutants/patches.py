@@ -10,6 +10,8 @@ from log_partitioner.control.deadline import Deadline
 from log_partitioner.control.flush_policy import FlushCost, FlushReason, FlushWork, Size, StepSeconds
 from log_partitioner.formats.model import CommittedOffset, SourceRecord, TopicPartition
 from log_partitioner.input.decode import Decoded, RecordDecoder
+from log_partitioner.partitioning.chain import Place, place_of
+from log_partitioner.partitioning.locate import root_of
 from log_partitioner.runtime.controller import Controller
 from log_partitioner.runtime.flusher import Flusher
 from log_partitioner.runtime.refetch import Refetcher
@@ -75,6 +77,12 @@ def drops_in_the_library(consume: Callable[..., Poll]) -> Callable[..., Poll]:
         return poll_of([poll[place] for place, offset in enumerate(poll.offsets) if offset % EVERY != LOST])
 
     return consume_less
+
+
+def by_the_root_alone(record: SourceRecord) -> Place | None:
+    """Take the first link for the way: whoever has republished it, and whatever lies between."""
+    place, root = place_of(record), root_of(record)
+    return None if place is None or root is None else Place(f"{root.topic}-{root.partition}", (root.offset,))
 
 
 # Liveness.

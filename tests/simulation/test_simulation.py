@@ -11,6 +11,7 @@ from tests.simulation.options import seeds_of
 from tests.simulation.swarm import Style, Swarm
 
 SEEDS_OF_A_TEST = 2
+CHAINED_SEEDS = 3
 # Places of a worker at which every run of the suite must have let something else happen.
 PLACES = {
     "init", "consume", "callback_served", "committed", "offsets_at", "unstable", "seek", "put",
@@ -32,6 +33,12 @@ def test_workers_under_faults_lose_and_double_nothing(seeds: list[int], run_seed
     """I1-I5, W3 and I9 hold for every seed, after healing and draining, and at every commit on the way."""
     for seed in seeds:
         run_seed(seed)
+
+
+def test_replays_under_faults_are_discarded_and_nothing_else(run_seed: Run) -> None:
+    """Of each output of republishers that die one record is recorded, whatever happens to the workers meanwhile."""
+    happened = sum((run_seed(seed, chained=True).happened for seed in range(CHAINED_SEEDS)), Counter())
+    assert happened["replay"] > 0
 
 
 @pytest.mark.slow

@@ -21,15 +21,17 @@ from log_partitioner.config.settings import VerifySettings
 from log_partitioner.control.state import Phase
 from log_partitioner.errors import StopError
 from log_partitioner.formats.model import TopicPartition
+from log_partitioner.proof.accounting import tp_of
 from tests import canaries
 from tests.fakes.broker import Committed, FakeBroker
-from tests.fakes.check import InvariantError, check_all, check_commit
+from tests.fakes.check import InvariantError, check_all, check_commit, flush_records
 from tests.fakes.clock import FakeClock
 from tests.fakes.committer import Outcome
 from tests.fakes.group import ClassicGroup, ConsumerGroup
 from tests.fakes.journal import FakeJournal
 from tests.fakes.log import FakeLog
 from tests.fakes.records import entry, value_of
+from tests.fakes.republisher import Republisher, has_chain, output_of
 from tests.fakes.rig import group_of, member_of
 from tests.fakes.store import Bucket, PutFault
 from tests.fakes.worker import DEAD_LETTERS, SEAL_RULES, FakeWorker, Parts, Rules, verifying
@@ -109,8 +111,9 @@ class World:
         swarm: Swarm | None = None,
         parts: Parts | None = None,
         verify: VerifySettings | None = None,
+        chained: bool = False,
     ) -> None:
-        """Make it; where no `parts` are wrong, some seeds have verification mode on."""
+        """Make it; where no `parts` are wrong, some seeds have verification mode on. `chained`: with republishers."""
         self.random = Random(seed)
         self.style = style or self.random.choice(list(Style))
         chosen = choose(self.random)  # drawn in any case, so that a seed with fewer faults begins alike
@@ -134,7 +137,8 @@ class World:
         )
         self._rules = self._rules.with_layout(random.choice(LAYOUTS))
         self._rules = self._rules.with_settings(spool={"memory_bytes_max": random.choice((1, 10_000, 10**9))})
-        if start_after_s := random.choice(START_AFTER_S):
+        start_after_s = random.choice(START_AFTER_S)
+        if start_after_s and not chained:  # a replay of what came before the start is none of the group's
             self.broker.start_at_ms = self.clock.wall_ms() + 1000 * start_after_s
             self._rules = self._rules.with_settings(kafka={"start_at": self.broker.start_at_ms})
         if verify is None and parts is None:
@@ -148,6 +152,14 @@ class World:
             self._rules = self._rules.with_layout("file")
         if parts is None and seed % 2:  # wrong parts are of Python
             self._rules = self._rules.with_lane()
+        self._roots, self._republishers = FakeLog(TopicPartition("raw", 0)), []
+        self._chain_random = Random(f"chain {seed}")
+        if chained:
+            self._rules = self._rules.with_settings(input={"discard_replays": True})
+            logs, now_ms = list(self.broker.logs.values()), self.clock.wall_ms
+            self._republishers = [
+                Republisher(by, self._roots, logs, self._chain_random, now_ms=now_ms) for by in ("a/1", "bb/1")
+            ]
         self._journals: defaultdict[str, FakeJournal] = defaultdict(FakeJournal)
         self._damaged: list[tuple[float, FakeLog]] = []
         self._boots = itertools.count(1)
@@ -186,8 +198,26 @@ class World:
             raise InvariantError(f"I9: {sorted(self.processes)} do not stop")
         self._raise_broken()
         check_all(self.broker, self.bucket)
+        self._check_replays()
         if b"fatal" in {dict(one.headers)["lp-reason"] for one in self.broker.messages(DEAD_LETTERS)}:
             raise InvariantError("a record was put away that ended nothing")
+
+    def _check_replays(self) -> None:
+        """Check I1 and I2 of outputs: of each all records but one are discarded; the audit has a twin of each."""
+        flushes = [line for flush in flush_records(self.broker) for line in flush.topic_partitions]
+        begins: dict[TopicPartition, int] = {}
+        for line in flushes:
+            begins[tp_of(line)] = min(line.first_offset, begins.get(tp_of(line), line.first_offset))
+        taken = [
+            output_of(one)
+            for tp, log in self.broker.logs.items()
+            for one in log.records
+            if has_chain(one) and one.offset >= begins.get(tp, log.end)
+        ]
+        discarded = sum(line.discarded_replays for line in flushes)
+        if self._republishers and discarded != len(taken) - len(set(taken)):
+            raise InvariantError(f"I2: {discarded} discarded of {len(taken)} records with {len(set(taken))} outputs")
+        self.happened["replay"] += discarded
 
     def _act(self) -> None:
         dice = self.random.random()
@@ -425,6 +455,18 @@ class World:
                 entries = random.randint(1, 3) if dice < 0.95 else random.randint(10, 40)
                 value = value_of(*(self._entry() for _ in range(entries)))
                 log.append(value, timestamp_ms=self.clock.wall_ms())
+
+        self._republish()
+
+    def _republish(self) -> None:
+        """Let each republisher publish some outputs; it may die amid these."""
+        random = self._chain_random
+        for one in self._republishers:
+            self._roots.append(value_of(entry(n=self._roots.end)))
+            for _ in range(random.randint(0, 4)):
+                if random.random() < 0.1:
+                    one.die()
+                one.step()
 
     def _entry(self) -> dict[str, Any]:
         """Make an entry of few users or one of many; fields come and go, and one is of two types."""

@@ -46,11 +46,10 @@ METRICS: Mapping[str, Metric] = {
         {"outcome": ("written", "record_timestamp", *Reason)},
     ),
     "inexact_numbers": Metric("counter", "Numbers that a double does not hold, rounded."),
-    "discarded_replays": Metric(
-        "counter", "Records discarded as replays by `input.discard_replays`, once committed."
-    ),
+    "discarded_replays": Metric("counter", "Records discarded as replays by `input.discard_replays`, once committed."),
     "ways_dropped": Metric(
-        "counter", "Ways of source topic chains for which a committed offset has no more room; their replays are written."
+        "counter",
+        "Ways of source topic chains for which a committed offset has no more room; their replays are written.",
     ),
     "schema_conflicts": Metric("counter", "Top-level fields kept as JSON text, per file."),
     "flushes": Metric(

@@ -95,9 +95,7 @@ def _not_at_flushed(survey: Survey, standing: Standing) -> str:
     return ""
 
 
-def _after(
-    survey: Survey, standing: Standing, offset: int, *, keeps_epoch: bool, ways: Ways | None
-) -> CommittedOffset:
+def _after(survey: Survey, standing: Standing, offset: int, *, keeps_epoch: bool, ways: Ways | None) -> CommittedOffset:
     """Return what to commit; it says when a person has set it, unless flush records say the same.
 
     If the same offset of this very topic stays, its leader epoch does, too, unless the partition is named: then its log
@@ -231,7 +229,7 @@ def plan_adoption(stopped: Survey, heir: Survey, *, from_group: str, group_id: s
 
 
 def _problems(stopped: Survey, there: Mapping[TopicPartition, CommittedOffset], from_group: str) -> Iterator[str]:
-    flushed, foreign, _ = stopped.flushes()
+    flushed, foreign, *_ = stopped.flushes()
     for other in foreign:
         yield describe_foreign(other, from_group)
     yield from stopped.disagreements(there, flushed, from_group)

@@ -86,9 +86,7 @@ class Survey:
         firsts, ends = (
             self.consumer.offsets_at(committed, at, deadline=self._deadline()) for at in (FIRST_OFFSET, END_OFFSET)
         )
-        return [
-            Standing(tp, one, flushed.get(tp), firsts[tp], ends[tp], ways.get(tp)) for tp, one in committed.items()
-        ]
+        return [Standing(tp, one, flushed.get(tp), firsts[tp], ends[tp], ways.get(tp)) for tp, one in committed.items()]
 
     def flushes(self) -> Flushed:
         """Return the ends of the flush records of all TopicPartitions, and the other groups that flush this topic.
@@ -146,7 +144,7 @@ class Survey:
     def show(self) -> Iterator[str]:
         """Write a line for each TopicPartition, and one for all."""
         found = self.standings(is_quick=True)
-        for tp, committed, flushed, first, end in found:
+        for tp, committed, flushed, first, end, _ in found:
             lag = "" if committed is None else f", lag {max(0, end - committed.offset)}"
             newest = "no flush record" if flushed is None else f"flushed up to {flushed}"
             yield f"{tp}: committed {self.describe(committed)}, {newest}, log {first} to {end}{lag}"

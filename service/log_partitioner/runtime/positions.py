@@ -149,7 +149,7 @@ class Positions:
         if not lost and not new:
             return
         try:
-            found, foreign, topics = self.ports.flush_records.read(
+            found, foreign, topics, _ = self.ports.flush_records.read(
                 lost, self.topics, newest_of=new, deadline=deadline.at_most(READ_S)
             )
         except HistoryUnknownError as error:

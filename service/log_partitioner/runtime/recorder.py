@@ -20,11 +20,11 @@ from log_partitioner.batch.types import make_types
 from log_partitioner.boundary import Poll, Spool
 from log_partitioner.config.settings import Settings
 from log_partitioner.control.flush_policy import FlushLoad
+from log_partitioner.formats import offset_metadata
 from log_partitioner.formats.dead_letter import Reason
 from log_partitioner.formats.model import CommittedOffset, SourceRecord, TopicPartition
 from log_partitioner.formats.schema import FindSchema
 from log_partitioner.input.decode import Bad, Decoded, RecordDecoder, refused
-from log_partitioner.formats import offset_metadata
 from log_partitioner.partitioning.chain import place_of
 from log_partitioner.partitioning.locate import root_of
 from log_partitioner.partitioning.partitioner import Partitioner, Rejection

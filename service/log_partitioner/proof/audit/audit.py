@@ -201,9 +201,16 @@ class Audit:
             batches = [one for one in batches if one.batch_id in chosen.batch_ids or one.strays or one.record is None]
         return Index(
             ground=Ground(
-                self._settings, self._lineage, source, put_away, committed, self._lows, not lost, self._find_schema,
+                self._settings,
+                self._lineage,
+                source,
+                put_away,
+                committed,
+                self._lows,
+                not lost,
+                self._find_schema,
                 {one.tp: one.first for one in reached},
-            ),  # fmt: skip
+            ),
             batches=batches,
             begins=ranges.begins,
             flushes=[record for record in records if window.holds(record.ended_at_ms)],

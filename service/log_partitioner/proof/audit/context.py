@@ -47,7 +47,8 @@ class Context:
     """The surroundings of flushes.
 
     `open_objects` returns the objects of addresses in their order, None for a missing one; `read_again` a record of
-    the source, `read_source` the records of ranges, from the `firsts` on. Below `lows` the source is gone. `are_whole`: references and dead letters still have their beginning.
+    the source, `read_source` the records of ranges, which begin at its `firsts`. Below `lows` the source is gone.
+    `are_whole`: references and dead letters still have their beginning.
     `require_time` is called for each row, and may raise. `retired` are the rows of references whose objects are
     retired, by reference id, as the table has them: `_meta` and the digest of the values. `given_up` says of a
     reference, of the message at a place, why nobody has its entries. `on_row` sees each row: its reference, `_meta` and

@@ -40,7 +40,8 @@ class Ground(NamedTuple):
     """All that judging batches takes from beyond them; it can be pickled.
 
     `source` are the audited offsets of each TopicPartition, `put_away` those that dead letters stand for as a whole.
-    Below `lows` the source is gone; it begins at its `firsts`. `are_whole`: references and dead letters still have their beginning.
+    Below `lows` the source is gone; it begins at its `firsts`. `are_whole`: references and dead letters still have
+    their beginning.
     """
 
     settings: Settings

@@ -32,7 +32,8 @@ def place_of(around: Surroundings) -> Place | None:
     links = around.json_in(around.headers.get(CHAIN_HEADER))
     if not isinstance(links, list) or not links:
         return None
-    names, at = [], []
+    names: list[list[object]] = []
+    at: list[int] = []
     for link in links:
         found = link_of(link)
         if found is None or found.index is None or len(link) != _LINK_PARTS:

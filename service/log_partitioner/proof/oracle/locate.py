@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from copy import copy
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from log_partitioner.formats.model import CHAIN_HEADER, RootLink
 from log_partitioner.proof.oracle.json_text import Exact, Parse, holds_lone_surrogates, may_hold_surrogates
@@ -131,7 +131,7 @@ def root_of(around: Surroundings) -> RootLink | None:
     return link_of(links[0]) if isinstance(links, list) and links else None
 
 
-def link_of(link: object) -> RootLink | None:
+def link_of(link: Any) -> RootLink | None:
     """Return the first parts of a link, None if it is none."""
     match link:
         case [str(topic), partition, offset, *more] if (
