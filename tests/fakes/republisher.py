@@ -99,9 +99,9 @@ class Republisher:
             name, value = link(Message(record), self.by, index)
             if not self._names:
                 value = json.dumps([one[:3] for one in json.loads(value)]).encode()
-            id = id_of_chain(json.loads(link(Message(record), self.by, index)[1]))
+            output = id_of_chain(json.loads(link(Message(record), self.by, index)[1]))
             key = crc32(content, index + 1)  # another one in each hop
-            body = value_of(entry(output=id))
+            body = value_of(entry(output=output))
             made.append(_Output(self.outputs[key % len(self.outputs)], body, ((name, value),)))
         if self._swaps and len(made) > 1 and self._random.random() < 0.3:
             made[0], made[1] = made[1], made[0]

@@ -11,6 +11,7 @@ from log_partitioner.control import state
 from log_partitioner.control.flush_policy import FlushCost
 from log_partitioner.input import json_text
 from log_partitioner.input.decode import RecordDecoder
+from log_partitioner.runtime import recorder
 from log_partitioner.runtime.controller import Controller
 from log_partitioner.runtime.flusher import Flusher
 from log_partitioner.runtime.positions import Positions
@@ -27,6 +28,7 @@ from tests.mutants.transactions import GoesPastDamage, TakesZeroForNone
 from tests.simulation.swarm import Style, Swarm
 from tests.unit.adapters import test_kafka_consumer
 from tests.unit.adapters.scripted_kafka import fresh_consumer_class
+from tests.unit.runtime.test_replays import two_hops
 
 _ADAPTERS = "tests/unit/adapters"
 THROTTLED = Swarm(throttle=1.0)
@@ -132,6 +134,14 @@ LIVE = (
 )
 
 CONSERVATION = (
+    Mutant(
+        "by-the-root-alone",
+        "discards a record whose root is not beyond the highest one recorded, whatever way it came",
+        ("an earlier design: the highest offset by the root's TopicPartition",),
+        patches=(Patch(recorder, "place_of", patches.by_the_root_alone),),
+        fast=fast("runtime/test_replays::test_replays_along_ways_without_order_between_them_are_told_apart", two_hops),
+        blind="no republisher is in the worlds of the other mutants",
+    ),
     Mutant(
         "leaves-an-entry-out",
         "forgets the last entry of a record that has several",

@@ -12,6 +12,7 @@ from functools import partial, reduce
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pyarrow as pa
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame
@@ -21,8 +22,12 @@ from pyspark.sql import types as T
 from log_partitioner.adapters.kafka.topics import KafkaTopics
 from log_partitioner.avro.schema import META
 from log_partitioner.formats.dead_letter import HEADER_REASON, Reason, parse_headers
-from log_partitioner.formats.model import TopicPartition
+from log_partitioner.formats.flush_record import FlushedTopicPartition, FlushRecord, decode_flushes
+from log_partitioner.formats.model import SourceRecord, TopicPartition
+from log_partitioner.proof.accounting import tp_of
 from log_partitioner.proof.audit.put_away import Claim, find_put_away
+from log_partitioner.proof.oracle.chain import Passed
+from log_partitioner.proof.oracle.judge import Judge
 from log_partitioner_pipeline.backfill.ranges import Ranges
 from log_partitioner_pipeline.backfill.retired import intersecting, places_of_retired
 from log_partitioner_pipeline.errors import BrokerError, PipelineError, RangeError
@@ -134,6 +139,42 @@ def held_by_dead_letters(
     messages = _read_to(spark, settings, topic, ends).select("partition", "offset", "headers")
     places = partial(_places_in_headers, topic=topic, ranges=ranges, lineage=lineage, acknowledged=acknowledged)
     return messages.mapInArrow(places, _PLACE)
+
+
+def discarded_replays(spark: SparkSession, settings: JobSettings, *, ranges: Ranges, lineage: Lineage) -> DataFrame:
+    """Return the records within the ranges that flushes have discarded as replays (DESIGN 3.8): whole, as if held.
+
+    The driver decides each again, as audits do; it reads all flush records, and the source where one had replays.
+
+    Raises:
+        RangeError: a flush record cannot be read.
+    """
+    kafka, judge = settings.worker.kafka, Judge(settings.worker)
+    found: list[Place] = []
+    with KafkaTopics.of(kafka) as topics:
+        ends, _ = topics.settled(topics.topic_partitions(kafka.flushes_topic))
+        lines = [line for message in topics.read(ends) for line in _lines_with_replays(message, lineage)]
+        for line in lines:
+            tp, span, passed = tp_of(line), (line.first_offset, line.next_offset), Passed(line.first_ways or {})
+            wanted = ranges.get(tp, range(0))
+            if span[0] >= wanted.stop or wanted.start >= span[1]:
+                continue
+            for record in topics.read({tp: span}):
+                place = judge.place_of(record)
+                if place is not None and passed.is_replay(place):
+                    found.append((*tp, record.offset, WHOLE))
+    return spark.createDataFrame([one for one in found if one[2] in ranges[TopicPartition(*one[:2])]], _PLACE)
+
+
+def _lines_with_replays(message: SourceRecord, lineage: Lineage) -> Iterator[FlushedTopicPartition]:
+    try:
+        record = decode_flushes(message.value or b"")
+    except msgspec.DecodeError as error:
+        raise RangeError(f"message {message.offset} of {message.tp} is no flush record that this code knows") from error
+    if isinstance(record, FlushRecord):
+        for line in record.topic_partitions:
+            if line.discarded_replays and lineage.has(record.group_id, *tp_of(line), line.next_offset):
+                yield line
 
 
 def read_source(

@@ -21,6 +21,7 @@ from log_partitioner.formats.flush_record import Lineage
 from log_partitioner_pipeline.acknowledged import Acknowledgements
 from log_partitioner_pipeline.backfill.held import (
     by_record,
+    discarded_replays,
     held_by_dead_letters,
     held_by_references,
     read_source,
@@ -239,7 +240,8 @@ class Backfill:
             acknowledged=acknowledged,
         )
         records = read_source(spark, self._settings, ends=run.dead_letter_ends, ranges=ranges, lineage=self._lineage)
-        return pieces_of(records, by_record(in_files.unionByName(dead)), worker)
+        replays = discarded_replays(spark, self._settings, ranges=ranges, lineage=self._lineage)
+        return pieces_of(records, by_record(in_files.unionByName(dead).unionByName(replays)), worker)
 
     def _prepare(self, run: Run) -> Outbox:
         """Write all objects, then the outbox."""

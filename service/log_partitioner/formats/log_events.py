@@ -222,7 +222,8 @@ class BatchCommitted(LogEvent, frozen=True, tag="flush_committed"):
 class ReplaysDiscarded(LogEvent, frozen=True, tag="replays_discarded"):
     """The worker has discarded a record that was recorded before, the first one of this way (DESIGN 3.8).
 
-    `way`: the hash of its way; `place`: its place along it; `recorded`: the highest place recorded.
+    `topic_partition`, `offset`: of the record; `way`: the hash of its way; `place`: its place along it; `recorded`: the
+    highest place recorded.
     """
 
     topic_partition: str
