@@ -7,6 +7,7 @@ import pytest
 from log_partitioner import cli
 from log_partitioner.batch.messages import Sender
 from log_partitioner.control.flush_history import OurGroup
+from log_partitioner.control.state import Phase
 from log_partitioner.errors import HistoryUnknownError, SettingsError, StartPositionError
 from log_partitioner.formats.dead_letter import parse_headers
 from log_partitioner.formats.model import CommittedOffset, TopicPartition
@@ -14,9 +15,9 @@ from log_partitioner.formats.offset_metadata import decode, encode
 from log_partitioner.offsets import command
 from log_partitioner.offsets.plans import AdoptionPlan, Change, Target, plan_adoption, plan_changes, plan_skip
 from log_partitioner.offsets.survey import Survey
-from tests.fakes.records import P0, P1
+from tests.fakes.records import P0, P1, entry, value_of
 from tests.fakes.rig import Rig, flushed, owning
-from tests.fakes.worker import DEAD_LETTERS, GROUP, FakeWorker, settings_of
+from tests.fakes.worker import DEAD_LETTERS, GROUP, FakeWorker, Rules, settings_of
 from tests.unit.runtime.test_foreign_groups import adopt, others_flush
 
 P2 = TopicPartition("source", 2)
@@ -76,6 +77,55 @@ def test_beginning_is_the_first_offset_there_is() -> None:
     assert costs(to(rig, "beginning")) == [(0, 0), (0, 0)]
     assert carry_out(rig, to(rig, "beginning", 1)) == {P0: 4, P1: 2}
     assert carry_out(rig, to(rig, "beginning")) == {P0: 0, P1: 2}
+
+
+def flushed_with_ways() -> Rig:
+    """Give a group that has flushed, whose flush record and committed offset of P0 say how far a way is recorded."""
+    rig, worker = owning(tps=(P0,), rules=Rules().with_settings(input={"discard_replays": True}))
+    rig.broker.logs[P0].append(value_of(entry()), headers=(("source-topic-chain", b'[["raw",3,17,1,"n/1"]]'),))
+    rig.drain()
+    worker.stop.request()
+    rig.turn_until(lambda: worker.controller.state.phase is Phase.STOPPED)
+    worker.close()
+    rig.workers.remove(worker)
+    return rig
+
+
+def ways_of(rig: Rig) -> list[tuple[int, ...]] | None:
+    """Give the places of the committed ways."""
+    stored = rig.broker.committed(P0)
+    assert stored is not None
+    ways = decode(stored.metadata).ways
+    return None if ways is None else list(ways.values())
+
+
+def test_committed_and_flushed_keep_what_is_recorded_of_ways_and_other_starts_begin_anew() -> None:
+    """Without ways replays are written again; with those of another offset records would be lost."""
+    rig = flushed_with_ways()
+    assert ways_of(rig) == [(17, 1)]
+    rig.broker.remake("source", keep_offsets=True)
+    rig.broker.logs[P0].append(value_of(entry()))
+    carry_out(rig, to(rig, "committed"))
+    assert ways_of(rig) == [(17, 1)]
+    carry_out(rig, to(rig, "beginning"))
+    assert ways_of(rig) is None
+
+    rig = flushed_with_ways()
+    rig.broker.alter({P0: CommittedOffset(0, None, "")})
+    carry_out(rig, to(rig, "flushed"))
+    assert (rig.committed(), ways_of(rig)) == ({P0: 1}, [(17, 1)])
+    carry_out(rig, to(rig, 1, 0))
+    assert ways_of(rig) is None
+
+
+def test_skipped_offsets_leave_what_is_recorded_of_ways() -> None:
+    """The flush record of the skip says the same, so that the next one joins."""
+    rig = flushed_with_ways()
+    rig.fill(P0, 2)
+    skipped(rig, 1, 2)
+    assert ways_of(rig) == [(17, 1)]
+    rig.worker("b", rules=Rules().with_settings(input={"discard_replays": True}))
+    rig.drain()
 
 
 def test_beginning_of_this_very_topic_publishes_everything_twice() -> None:

@@ -229,8 +229,8 @@ class ReplaysDiscarded(LogEvent, frozen=True, tag="replays_discarded"):
     topic_partition: str
     offset: int
     way: str
-    place: tuple[int, ...]
-    recorded: tuple[int, ...]
+    place: list[int]
+    recorded: list[int]
 
 
 class BatchDiscarded(LogEvent, frozen=True, kw_only=True, tag="batch_discarded"):

@@ -365,7 +365,7 @@ class Flusher:
             for way, replay in progress.replays.items():
                 if len(self._warned_ways) < WARNED_WAYS_MAX and (tp, way) not in self._warned_ways:
                     self._warned_ways.add((tp, way))
-                    told = ReplaysDiscarded(str(tp), replay.offset, way, replay.place, replay.highest)
+                    told = ReplaysDiscarded(str(tp), replay.offset, way, list(replay.place), list(replay.highest))
                     tell(self._log.warning, told)
 
     def _report_discarded(self, batch: ClosedBatch, error: Exception, reason: FlushReason) -> None:

@@ -45,6 +45,7 @@ SAMPLES: dict[Any, Any] = {
     dict[str, tuple[int, CommittedOffset]]: {"logs-0": (3, CommittedOffset(5, None, "text"))},
     dict[str, tuple[int, int]]: {"logs-0": (3, 5)},
     list[tuple[int, int]]: [(1, 3), (5, 6)],
+    list[int]: [17, 0],
 }
 
 
