@@ -11,8 +11,8 @@ HEADER = "source-topic-chain"
 def link(message: Any, by: str, index: int) -> tuple[str, bytes]:
     """Return the header of an output: the chain of the message that it is made of, and a link for that message.
 
-    `message` is confluent_kafka's; of its own headers the output takes all but this one. `by` names the republisher
-    and its run of history, such as normaliser/1; `index` counts the outputs of one message, from 0.
+    `message` is confluent_kafka's; this header replaces the one that it has. `by` names the republisher and its run of
+    history, such as normaliser/1; `index` counts the outputs of one message, from 0.
 
     Raises:
         ValueError: the message's own chain is no JSON.

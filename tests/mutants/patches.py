@@ -8,9 +8,9 @@ from typing import Any
 from log_partitioner.boundary import Poll, StoredObject
 from log_partitioner.control.deadline import Deadline
 from log_partitioner.control.flush_policy import FlushCost, FlushReason, FlushWork, Size, StepSeconds
-from log_partitioner.formats.model import CommittedOffset, SourceRecord, TopicPartition
+from log_partitioner.formats.model import CommittedOffset, SourceRecord, TopicPartition, WayPlace
 from log_partitioner.input.decode import Decoded, RecordDecoder
-from log_partitioner.partitioning.chain import Place, place_of
+from log_partitioner.partitioning.chain import place_of
 from log_partitioner.partitioning.locate import root_of
 from log_partitioner.runtime.controller import Controller
 from log_partitioner.runtime.flusher import Flusher
@@ -79,10 +79,10 @@ def drops_in_the_library(consume: Callable[..., Poll]) -> Callable[..., Poll]:
     return consume_less
 
 
-def by_the_root_alone(record: SourceRecord) -> Place | None:
+def by_the_root_alone(record: SourceRecord) -> WayPlace | None:
     """Take the first link for the way: whoever has republished it, and whatever lies between."""
     place, root = place_of(record), root_of(record)
-    return None if place is None or root is None else Place(f"{root.topic}-{root.partition}", (root.offset,))
+    return None if place is None or root is None else WayPlace(f"{root.topic}-{root.partition}", (root.offset,))
 
 
 # Liveness.

@@ -26,7 +26,7 @@ from log_partitioner.formats.flush_record import FlushedTopicPartition, FlushRec
 from log_partitioner.formats.model import SourceRecord, TopicPartition
 from log_partitioner.proof.accounting import tp_of
 from log_partitioner.proof.audit.put_away import Claim, find_put_away
-from log_partitioner.proof.oracle.chain import Passed
+from log_partitioner.proof.oracle.chain import WaysPassed
 from log_partitioner.proof.oracle.judge import Judge
 from log_partitioner_pipeline.backfill.ranges import Ranges
 from log_partitioner_pipeline.backfill.retired import intersecting, places_of_retired
@@ -155,7 +155,7 @@ def discarded_replays(spark: SparkSession, settings: JobSettings, *, ranges: Ran
         ends, _ = topics.settled(topics.topic_partitions(kafka.flushes_topic))
         lines = [line for message in topics.read(ends) for line in _lines_with_replays(message, lineage)]
         for line in lines:
-            tp, span, passed = tp_of(line), (line.first_offset, line.next_offset), Passed(line.first_ways or {})
+            tp, span, passed = tp_of(line), (line.first_offset, line.next_offset), WaysPassed(line.first_ways or {})
             wanted = ranges.get(tp, range(0))
             if span[0] >= wanted.stop or wanted.start >= span[1]:
                 continue

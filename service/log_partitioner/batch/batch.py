@@ -96,6 +96,11 @@ class ClosedBatch(NamedTuple):
         return sum(progress.discarded_replays for progress in self.progress.values())
 
     @property
+    def ways_dropped(self) -> int:
+        """How many ways of source topic chains it has dropped."""
+        return sum(one.recorded.dropped for one in self.progress.values() if one.recorded is not None)
+
+    @property
     def spans(self) -> dict[TopicPartition, tuple[int, int]]:
         """[first_offset, next_offset) of every owned TopicPartition."""
         return {tp: (progress.first_offset, progress.next_offset) for tp, progress in self.progress.items()}

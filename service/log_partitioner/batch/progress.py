@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from log_partitioner.batch.fast_lane import TakenSpan
-from log_partitioner.formats.model import CommittedOffset, SourceRecord, TopicPartition
+from log_partitioner.formats.model import CommittedOffset, SourceRecord, TopicPartition, WayPlace
 from log_partitioner.formats.offset_metadata import Ways
-from log_partitioner.partitioning.chain import Place, Recorded
+from log_partitioner.partitioning.chain import Recorded
 
 
 class Replay(NamedTuple):
@@ -52,7 +52,7 @@ class Progress:
 
     @property
     def next_ways(self) -> Ways | None:
-        """What is recorded of each way at `next_offset`; None if replays are not discarded."""
+        """The places recorded by way at `next_offset`; None if replays are not discarded."""
         return None if self.recorded is None else self.recorded.ways
 
     @property
@@ -79,17 +79,17 @@ class Progress:
         if timestamp_ms is not None and (self.timestamp_max_ms is None or timestamp_ms > self.timestamp_max_ms):
             self.timestamp_max_ms = timestamp_ms
 
-    def has(self, place: Place) -> bool:
+    def has(self, place: WayPlace) -> bool:
         """Return whether this place, or a higher one, is recorded of its way: then the record is a replay."""
         highest = None if self.recorded is None else self.recorded.highest(place.way)
         return highest is not None and place.numbers <= highest
 
-    def move(self, place: Place) -> None:
+    def move(self, place: WayPlace) -> None:
         """Move a way on to the place of a record that was covered."""
         assert self.recorded is not None, "replays are discarded"
         self.recorded.move(place)
 
-    def cover_replay(self, record: SourceRecord, place: Place) -> None:
+    def cover_replay(self, record: SourceRecord, place: WayPlace) -> None:
         """Count a record as covered that is discarded."""
         highest = None if self.recorded is None else self.recorded.highest(place.way)
         assert highest is not None, f"W2: nothing is recorded of way {place.way}"

@@ -81,6 +81,13 @@ class RootLink(NamedTuple):
     index: int | None = None  # type: ignore[assignment]  # hides tuple.index, which nobody calls on a link
 
 
+class WayPlace(NamedTuple):
+    """The way of a record, by its hash, and its place along it: the root's offset, then indexes (DESIGN 3.8)."""
+
+    way: str
+    numbers: tuple[int, ...]
+
+
 class CommittedOffset(NamedTuple):
     """A committed offset, the leader epoch under which it was read, and the metadata stored with it.
 

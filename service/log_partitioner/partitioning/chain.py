@@ -3,7 +3,7 @@
 The header `source-topic-chain` holds a JSON list of links [topic, partition, offset, index, by], the first link first.
 The *way* of a record is (topic, partition, by) of all its links; its *place* is the offset of the first link, then the
 index of each. Along one way Kafka keeps the order, so a place that is not higher than all before it was recorded
-already. Between ways there is no order. Where a link lacks index or `by`, the record has no way, and is no replay.
+already. Between ways there is no order. A record with a link that lacks index or `by` has no way, and is no replay.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import json
 from base64 import urlsafe_b64encode
 from collections.abc import Mapping
 from hashlib import sha256
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 import msgspec
 
-from log_partitioner.formats.model import CHAIN_HEADER, SourceRecord
+from log_partitioner.formats.model import CHAIN_HEADER, SourceRecord, WayPlace
 from log_partitioner.formats.offset_metadata import WAYS_BYTES_MAX, Ways
 from log_partitioner.partitioning.locate import Int32, Int64, TopicName
 
@@ -34,14 +34,7 @@ class _NamedLink(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
 _decoder = msgspec.json.Decoder(Annotated[list[_NamedLink], msgspec.Meta(min_length=1)])
 
 
-class Place(NamedTuple):
-    """The way of a record, by its hash, and its place along it."""
-
-    way: str
-    numbers: tuple[int, ...]
-
-
-def place_of(record: SourceRecord) -> Place | None:
+def place_of(record: SourceRecord) -> WayPlace | None:
     """Return the place of a record; None if it has no chain, one in which any link lacks a part, or was not read."""
     if record.unreadable is not None:
         return None
@@ -52,7 +45,7 @@ def place_of(record: SourceRecord) -> Place | None:
         return None
     way = json.dumps([(link.topic, link.partition, link.by) for link in links], separators=(",", ":"))
     key = urlsafe_b64encode(sha256(way.encode()).digest()[:8])[:11].decode()
-    return Place(key, (links[0].offset, *(link.index for link in links)))
+    return WayPlace(key, (links[0].offset, *(link.index for link in links)))
 
 
 class Recorded:
@@ -76,7 +69,7 @@ class Recorded:
         """Return the highest place recorded of a way, None if none is known."""
         return self._places.get(way)
 
-    def move(self, place: Place) -> None:
+    def move(self, place: WayPlace) -> None:
         """Note the highest place of a way, which is used by that."""
         known = self._places.pop(place.way, None)
         assert known is None or place.numbers >= known, f"W2: {place} is lower than {known}"

@@ -356,12 +356,10 @@ class Flusher:
             self.ports.metrics.observe("flush_step_seconds", seconds, step=step)
 
     def _report_replays(self, batch: ClosedBatch) -> None:
-        """Count discarded replays, and warn once of each way; a way's links are topics and names of republishers."""
+        """Count discarded replays, and warn once of each way."""
+        for name in ("discarded_replays", "ways_dropped"):
+            self.ports.metrics.add(name, getattr(batch, name))
         for tp, progress in batch.progress.items():
-            if progress.recorded is None:
-                continue
-            self.ports.metrics.add("discarded_replays", progress.discarded_replays)
-            self.ports.metrics.add("ways_dropped", progress.recorded.dropped)
             for way, replay in progress.replays.items():
                 if len(self._warned_ways) < WARNED_WAYS_MAX and (tp, way) not in self._warned_ways:
                     self._warned_ways.add((tp, way))

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from log_partitioner.formats.findings import Kind
 from log_partitioner.proof.accounting import judge_ways, tp_of
-from log_partitioner.proof.oracle.chain import Passed, Place
+from log_partitioner.proof.oracle.chain import WaysPassed
 from log_partitioner.proof.oracle.judge import JudgedRecord, value_digest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from log_partitioner.formats.flush_record import FlushRecord
-    from log_partitioner.formats.model import SourceRecord, TopicPartition
+    from log_partitioner.formats.model import SourceRecord, TopicPartition, WayPlace
     from log_partitioner.proof.audit.context import Context
 
 FIRST_LOOK = 1_000  # offsets before the last replay, then twice as many, and so on
@@ -38,8 +38,8 @@ class Replays:
         self._context = context
         lines = [line for record in records for line in record.topic_partitions]
         self._lines = {tp_of(line): line for line in lines if line.first_ways is not None}
-        self._passed = {tp: Passed(line.first_ways or {}) for tp, line in self._lines.items()}
-        self._found: dict[TopicPartition, dict[Place, list[_Replay]]] = defaultdict(lambda: defaultdict(list))
+        self._passed = {tp: WaysPassed(line.first_ways or {}) for tp, line in self._lines.items()}
+        self._found: dict[TopicPartition, dict[WayPlace, list[_Replay]]] = defaultdict(lambda: defaultdict(list))
 
     def judge(self, record: SourceRecord) -> JudgedRecord:
         """Return where each entry of a record must be: one that is to be discarded has none."""
@@ -61,7 +61,7 @@ class Replays:
             if found:
                 self._look_for_twins(tp, dict(found))
 
-    def _look_for_twins(self, tp: TopicPartition, wanted: dict[Place, list[_Replay]]) -> None:
+    def _look_for_twins(self, tp: TopicPartition, wanted: dict[WayPlace, list[_Replay]]) -> None:
         """Read back from the last replay until each has its twin, or there are no earlier records."""
         own = {replay.offset for some in wanted.values() for replay in some}
         first, end, size = self._context.firsts.get(tp, 0), max(own), FIRST_LOOK
@@ -76,7 +76,7 @@ class Replays:
             end, size = begin, size * 2
         for place, some in wanted.items():
             for replay in some:
-                text = f"{tp} offset {replay.offset}: discarded as a replay of {place.at}, which nothing before it is"
+                text = f"{tp} offset {replay.offset}: discarded as a replay of {place.numbers}, and nothing before is"
                 if first:
                     self._context.findings.doubt(f"{text}; the log begins at {first}")
                 else:

@@ -8,9 +8,9 @@ from __future__ import annotations
 import json
 from base64 import urlsafe_b64encode
 from hashlib import sha256
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from log_partitioner.formats.model import CHAIN_HEADER
+from log_partitioner.formats.model import CHAIN_HEADER, WayPlace
 from log_partitioner.formats.offset_metadata import WAYS_BYTES_MAX
 from log_partitioner.proof.oracle.locate import Surroundings, link_of
 
@@ -20,14 +20,7 @@ if TYPE_CHECKING:
 _LINK_PARTS = 5
 
 
-class Place(NamedTuple):
-    """The hash of (topic, partition, by) of all links; the first link's offset and the index of each."""
-
-    way: str
-    at: tuple[int, ...]
-
-
-def place_of(around: Surroundings) -> Place | None:
+def place_of(around: Surroundings) -> WayPlace | None:
     """Return the place of a record; None if it has no chain, or a link in it is not named in full."""
     links = around.json_in(around.headers.get(CHAIN_HEADER))
     if not isinstance(links, list) or not links:
@@ -44,22 +37,22 @@ def place_of(around: Surroundings) -> Place | None:
         names.append([found.topic, found.partition, by])
         at += [found.index] if at else [found.offset, found.index]
     digest = sha256(_json(names).encode()).digest()
-    return Place(urlsafe_b64encode(digest[:8]).decode().rstrip("="), tuple(at))
+    return WayPlace(urlsafe_b64encode(digest[:8]).decode().rstrip("="), tuple(at))
 
 
-class Passed:
+class WaysPassed:
     """How far each way has come; the way that was used last is the last one."""
 
     def __init__(self, ways: Mapping[str, tuple[int, ...]]) -> None:
         self.ways = dict(ways)
 
-    def is_replay(self, place: Place) -> bool:
+    def is_replay(self, place: WayPlace) -> bool:
         """Return whether a record is to be discarded, and let its way come to it otherwise."""
         reached = self.ways.pop(place.way, ())
-        self.ways[place.way] = max(place.at, reached)
+        self.ways[place.way] = max(place.numbers, reached)
         while sum(len(f'"{way}":{_json(at)},') for way, at in self.ways.items()) > WAYS_BYTES_MAX:
             del self.ways[next(iter(self.ways))]
-        return place.at <= reached
+        return place.numbers <= reached
 
 
 def _json(value: object) -> str:

@@ -10,8 +10,8 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, NamedTuple
 
 from log_partitioner.formats.dead_letter import Reason, reason_of
-from log_partitioner.formats.model import Headers, PartitionKey, RootLink, SourceRecord
-from log_partitioner.proof.oracle.chain import Place, place_of
+from log_partitioner.formats.model import Headers, PartitionKey, RootLink, SourceRecord, WayPlace
+from log_partitioner.proof.oracle.chain import place_of
 from log_partitioner.proof.oracle.decode import DecodedEntry, Decoder
 from log_partitioner.proof.oracle.equal import DIGEST_BYTES, canonical, digest
 from log_partitioner.proof.oracle.expected_schema import Type, is_over, type_of_entry
@@ -78,7 +78,7 @@ class Judge:
         entries = [self._judge_entry(entry, around, record.timestamp_ms, root) for entry in decoded.entries]
         return JudgedRecord(entries, decoded.is_whole)
 
-    def place_of(self, record: SourceRecord) -> Place | None:
+    def place_of(self, record: SourceRecord) -> WayPlace | None:
         """Return the place of a record along its way; None if it has none, or was not read."""
         if record.unreadable is not None or not record.headers:
             return None

@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 
 from log_partitioner.formats.findings import Kind
 from log_partitioner.formats.flush_record import FlushedTopicPartition, FlushRecord, FlushTotals
-from log_partitioner.formats.model import OffsetRanges, SourceRecord, TopicPartition
+from log_partitioner.formats.model import OffsetRanges, SourceRecord, TopicPartition, WayPlace
 from log_partitioner.partitioning import chain
 from log_partitioner.proof.accounting import judge_ways_join
 from log_partitioner.proof.audit.context import Context
 from log_partitioner.proof.audit.replays import DISCARDED, Replays
 from log_partitioner.proof.audit.report import Findings
 from log_partitioner.proof.oracle import chain as second_opinion
-from log_partitioner.proof.oracle.chain import Passed
+from log_partitioner.proof.oracle.chain import WaysPassed
 from log_partitioner.proof.oracle.judge import Judge
 from tests.fakes.check import audit_of
 from tests.fakes.log import FakeLog
@@ -188,12 +188,12 @@ def test_both_opinions_keep_the_same_ways(places: list[tuple[str, tuple[int, int
     with pytest.MonkeyPatch.context() as patches:
         for module in (chain, second_opinion):
             patches.setattr(module, "WAYS_BYTES_MAX", room)
-        mine, theirs = chain.Recorded(), Passed({})
+        mine, theirs = chain.Recorded(), WaysPassed({})
         for way, numbers in places:
-            place = chain.Place(way * 11, numbers)
+            place = WayPlace(way * 11, numbers)
             highest = mine.highest(place.way)
             is_replay = highest is not None and numbers <= highest
             mine.move(place if not is_replay or highest is None else place._replace(numbers=highest))
-            assert theirs.is_replay(second_opinion.Place(*place)) == is_replay
+            assert theirs.is_replay(place) == is_replay
             assert [*mine.ways.items()] == [*theirs.ways.items()]
         assert len(json.dumps(mine.ways, separators=(",", ":"))) <= room
