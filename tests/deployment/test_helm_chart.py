@@ -261,8 +261,8 @@ def test_chart_spool_is_bounded_and_holds_what_the_worker_may_write(
     """W9: the volume is larger than the worker's own limit, or the kubelet would evict a worker that is in bounds."""
     manifests = _manifests(tmp_path, "config.flush.bytes_max=1000", "config.spool.bytes_max=5000000")
     settings = _settings(manifests, monkeypatch, pod="w-0")
-    (volume,) = _pod(manifests)["volumes"]
-    (mount,) = _worker(manifests)["volumeMounts"]
+    volume, temporary = _pod(manifests)["volumes"]
+    mount, temporary_mount = _worker(manifests)["volumeMounts"]
     resources = _worker(manifests)["resources"]
 
     assert volume == {"name": "spool", "emptyDir": {"sizeLimit": 5_500_000}}
@@ -270,6 +270,8 @@ def test_chart_spool_is_bounded_and_holds_what_the_worker_may_write(
     assert resources["requests"]["ephemeral-storage"] == 5_500_000
     assert resources["limits"]["ephemeral-storage"] > 5_500_000
     assert mount == {"name": "spool", "mountPath": str(settings.spool.directory)}
+    assert temporary == {"name": "tmp", "emptyDir": {"sizeLimit": "64Mi"}}  # for the compiler of schemas
+    assert temporary_mount == {"name": "tmp", "mountPath": "/tmp"}  # noqa: S108
 
 
 def test_chart_secret_as_variables(tmp_path: Path) -> None:
@@ -280,7 +282,7 @@ def test_chart_secret_as_variables(tmp_path: Path) -> None:
         {"configMapRef": {"name": "logs-log-partitioner"}},
         {"secretRef": {"name": "credentials"}},
     ]
-    assert len(_pod(manifests)["volumes"]) == 1
+    assert [volume["name"] for volume in _pod(manifests)["volumes"]] == ["spool", "tmp"]
 
 
 def test_chart_secret_as_files(tmp_path: Path) -> None:
@@ -291,7 +293,7 @@ def test_chart_secret_as_files(tmp_path: Path) -> None:
 
     assert {"name": "LOGP_SECRETS_DIR", "value": directory} in worker["env"]
     assert {"name": "secrets", "mountPath": directory, "readOnly": True} in worker["volumeMounts"]
-    assert _pod(manifests)["volumes"][1]["secret"] == {"secretName": "credentials", "defaultMode": 0o440}
+    assert _pod(manifests)["volumes"][2]["secret"] == {"secretName": "credentials", "defaultMode": 0o440}
     assert worker["envFrom"] == [{"configMapRef": {"name": "logs-log-partitioner"}}]
 
 

@@ -9,7 +9,7 @@ from google.protobuf.message_factory import GetMessageClass
 from hypothesis import strategies as st
 
 from log_partitioner.formats.schema import Schema
-from log_partitioner.protoc import compile_schema, find_message
+from log_partitioner.protoc import compile_schema
 
 _INTEGERS = ["int32", "int64", "uint32", "uint64", "sint32", "sint64", "fixed32", "fixed64", "sfixed32", "sfixed64"]
 _SCALARS = ["double", "float", *_INTEGERS, "bool", "string", "bytes"]
@@ -55,7 +55,7 @@ SCHEMA = Schema(SOURCE, (("older.proto", OLDER),))
 
 def message_class(name: str = "tests.All") -> Any:
     """Return the class of a message of the schema."""
-    return GetMessageClass(find_message(compile_schema(SCHEMA), name=name))
+    return GetMessageClass(compile_schema(SCHEMA).message(name=name))
 
 
 _OF_KIND: dict[int, st.SearchStrategy[Any]] = {

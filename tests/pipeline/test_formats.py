@@ -16,7 +16,7 @@ from opentelemetry.proto.logs.v1.logs_pb2 import LogsData
 from log_partitioner.formats.schema import Schema
 from log_partitioner.proof.accounting import ExitCode
 from log_partitioner.proof.oracle.equal import canonical
-from log_partitioner.protoc import compile_schema, find_message
+from log_partitioner.protoc import compile_schema
 from log_partitioner_pipeline.audit.auditor import Auditor, Options
 from log_partitioner_pipeline.audit.result import Window
 from tests.integration.harness import Deployment
@@ -89,7 +89,7 @@ def as_avro(entry: dict[str, Any]) -> bytes:
 
 def as_protobuf(entry: dict[str, Any]) -> bytes:
     """Write an entry in Protobuf."""
-    message = GetMessageClass(find_message(compile_schema(Schema(PROTO)), name="logs.Log"))
+    message = GetMessageClass(compile_schema(Schema(PROTO)).message(name="logs.Log"))
     payload: bytes = ParseDict(entry, message()).SerializeToString()
     return payload
 

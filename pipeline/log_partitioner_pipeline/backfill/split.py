@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from log_partitioner.adapters.schema_registry import schema_finder
+from log_partitioner.adapters.schema_registry import UNKNOWN_S, schema_finder
 from log_partitioner.avro.entry_types import EntryTypes
 from log_partitioner.avro.infer import TooDeepError, TooManyFieldsError
 from log_partitioner.batch.messages import dead_letters_of
@@ -56,7 +56,7 @@ class SplitRules(NamedTuple):
 
 def rules_of(settings: Settings) -> SplitRules:
     """Make the rules of these settings."""
-    decoder = RecordDecoder(settings.input, schema_finder(settings))
+    decoder = RecordDecoder(settings.input, schema_finder(settings, unknown_after_s=UNKNOWN_S))
     return SplitRules(decoder, Partitioner(settings), EntryTypes(settings.schema_bounds))
 
 

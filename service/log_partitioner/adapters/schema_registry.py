@@ -12,9 +12,9 @@ from base64 import b64encode
 from collections import OrderedDict
 from collections.abc import Callable
 from functools import lru_cache, partial
-from typing import Any
 from urllib.parse import quote
 
+import msgspec
 import urllib3
 
 from log_partitioner.config.registry_settings import RegistrySettings
@@ -27,14 +27,29 @@ ASK_S = 5.0  # for one schema and its references; well within the time between t
 WAIT_S = 60.0  # that a job or a tool waits for an answer
 AGAIN_S = 1.0  # after a question without an answer; until then nothing is asked
 UNKNOWN_S = 30.0  # for a registry's followers to learn of a new schema
+AGAIN_UNKNOWN_S = 300.0  # before the next question for a schema that was given up
 CACHE_SIZE_MAX = 64 * 1024 * 1024
 ANSWER_BYTES_MAX = 8 * 1024 * 1024
-_REFERENCES_MAX = 1000
-_UNKNOWN_SIZE = 200  # of a ref that is kept as unknown
+_REFERENCES_MAX = 200  # of a schema, with those of these
+_UNKNOWN_MAX = 1000
 _PART_BYTES = 64 * 1024
 _OK, _UNAUTHORIZED, _FORBIDDEN, _NOT_FOUND = 200, 401, 403, 404
 _NO_SCHEMA = (40401, 40402, 40403)  # no such subject, version, id: any other 404 is of a wrong address
 _PATHS = {"id": "/schemas/ids/{}", "guid": "/schemas/guids/{}", "global_id": "/ids/globalIds/{}?dereference=true"}
+
+
+class _Reference(msgspec.Struct):
+    name: str
+    subject: str
+    version: int
+
+
+class _Answer(msgspec.Struct):
+    schema: str
+    references: list[_Reference] | None = None
+
+
+_decode_answer = msgspec.json.Decoder(_Answer).decode
 
 
 class _NotFoundError(Exception):
@@ -54,11 +69,11 @@ class SchemaRegistry:
         self.trouble: str | None = None
         self._url = settings.url.rstrip("/")
         self._now_s = now_s
-        self._kept: OrderedDict[SchemaRef, tuple[Schema | None, int]] = OrderedDict()
+        self._kept: OrderedDict[SchemaRef, Schema] = OrderedDict()
         self._size = 0
         self._silent: RegistryError | None = None
         self._silent_until_s = 0.0
-        self._not_found_at_s: OrderedDict[SchemaRef, float] = OrderedDict()
+        self._unknown: OrderedDict[SchemaRef, tuple[float, float]] = OrderedDict()  # since when, and when asked last
         self._headers = _headers(settings)
         self._pool = urllib3.PoolManager(ssl_context=_tls(settings), retries=False)
 
@@ -87,65 +102,73 @@ class SchemaRegistry:
         """
         if ref in self._kept:
             self._kept.move_to_end(ref)
-            return self._kept[ref][0]
-        if self._silent is not None and self._now_s() < self._silent_until_s:
+            return self._kept[ref]
+        now_s = self._now_s()
+        since_s, asked_s = self._unknown.get(ref, (now_s, now_s))
+        is_given_up = asked_s - since_s >= UNKNOWN_S
+        if is_given_up and now_s - asked_s < AGAIN_UNKNOWN_S:
+            return None
+        if self._silent is not None and now_s < self._silent_until_s:
             raise RegistryError(str(self._silent), cause=self._silent.cause)
         self._silent = None
         try:
             schema = self._fetch(ref, deadline.at_most(ASK_S))
         except _NotFoundError as error:
-            now_s = self._now_s()
-            since_s = self._not_found_at_s.setdefault(ref, now_s)
+            if not is_given_up and now_s - asked_s > UNKNOWN_S * 2:
+                since_s = now_s  # nobody has asked for so long that it may have come and gone
+            self._unknown[ref] = since_s, now_s
+            while len(self._unknown) > _UNKNOWN_MAX:
+                self._unknown.popitem(last=False)
             if now_s - since_s < UNKNOWN_S:
-                while len(self._not_found_at_s) > _REFERENCES_MAX:
-                    self._not_found_at_s.popitem(last=False)
                 self.trouble = f"schema registry {self._url} does not know {ref} yet: {error}"
                 raise RegistryError(self.trouble, cause="unknown") from error
-            schema = None
+            self.trouble = None
+            return None
         except RegistryError as error:
             self.trouble = str(error)
             self._silent, self._silent_until_s = error, self._now_s() + AGAIN_S
             raise
         self.trouble = None
-        self._not_found_at_s.pop(ref, None)
+        self._unknown.pop(ref, None)
         self._keep(ref, schema)
         return schema
 
-    def _keep(self, ref: SchemaRef, schema: Schema | None) -> None:
-        size = _UNKNOWN_SIZE + (0 if schema is None else schema.size)
-        self._kept[ref] = schema, size
-        self._size += size
+    def _keep(self, ref: SchemaRef, schema: Schema) -> None:
+        self._kept[ref] = schema
+        self._size += schema.size
         while self._size > CACHE_SIZE_MAX:
-            self._size -= self._kept.popitem(last=False)[1][1]
+            self._size -= self._kept.popitem(last=False)[1].size
 
     def _fetch(self, ref: SchemaRef, deadline: Deadline) -> Schema:
         body = self._get(_PATHS[ref.kind].format(ref.value), deadline)
         if ref.kind == "global_id":  # the answer is the schema itself
-            return Schema(body.decode())
-        answer = self._object(body)
+            try:
+                return Schema(body.decode())
+            except UnicodeDecodeError as error:
+                raise self._failure("its answer is no text") from error
+        answer = self._read(body)
         references: dict[str, str] = {}
         self._refer(answer, set(), references, deadline)
-        return Schema(answer["schema"], tuple(references.items()))
+        return Schema(answer.schema, tuple(references.items()))
 
-    def _refer(self, answer: dict[str, Any], seen: set[str], found: dict[str, str], deadline: Deadline) -> None:
+    def _refer(self, answer: _Answer, seen: set[str], found: dict[str, str], deadline: Deadline) -> None:
         """Find what a schema refers to, the innermost first."""
-        for one in answer.get("references") or ():
-            if one["name"] in seen:
+        for one in answer.references or ():
+            if one.name in seen:
                 continue
-            seen.add(one["name"])
-            path = f"/subjects/{quote(one['subject'], safe='')}/versions/{one['version']}"
-            inner = self._object(self._get(path, deadline))
+            seen.add(one.name)
+            if len(seen) > _REFERENCES_MAX:
+                raise self._failure(f"a schema refers to more than {_REFERENCES_MAX} others")
+            path = f"/subjects/{quote(one.subject, safe='')}/versions/{one.version}"
+            inner = self._read(self._get(path, deadline))
             self._refer(inner, seen, found, deadline)
-            found[one["name"]] = inner["schema"]
+            found[one.name] = inner.schema
 
-    def _object(self, body: bytes) -> dict[str, Any]:
+    def _read(self, body: bytes) -> _Answer:
         try:
-            answer = json.loads(body)
-        except ValueError:
-            answer = None
-        if not isinstance(answer, dict) or not isinstance(answer.get("schema"), str):
-            raise self._failure("its answer holds no schema: is registry.url the address of its API?")
-        return answer
+            return _decode_answer(body)
+        except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+            raise self._failure("its answer holds no schema: is registry.url the address of its API?") from error
 
     def _get(self, path: str, deadline: Deadline) -> bytes:
         try:
@@ -177,21 +200,25 @@ class SchemaRegistry:
         return RegistryError(f"schema registry {self._url}: {message}", cause=cause)
 
 
-def schema_finder(settings: Settings) -> FindSchema | None:
-    """Return how jobs and tools find schemas: each waits for an answer. It can be pickled; None without a registry."""
-    return None if settings.registry.url is None else partial(_wait_for, settings.registry)
+def schema_finder(settings: Settings, *, unknown_after_s: float = 0.0) -> FindSchema | None:
+    """Return how jobs and tools find schemas: each waits for an answer, and so long for one that is not known yet.
+
+    It can be pickled; None without a registry.
+    """
+    return None if settings.registry.url is None else partial(_wait_for, settings.registry, unknown_after_s)
 
 
 _registry_of = lru_cache(SchemaRegistry)
 
 
-def _wait_for(settings: RegistrySettings, ref: SchemaRef) -> Schema | None:
+def _wait_for(settings: RegistrySettings, unknown_after_s: float, ref: SchemaRef) -> Schema | None:
+    began_s = time.monotonic()
     deadline = Deadline.after(WAIT_S, time.monotonic)
     while True:
         try:
             return _registry_of(settings).find(ref, deadline=deadline)
         except RegistryError as error:
-            if error.cause == "unknown":
+            if error.cause == "unknown" and time.monotonic() - began_s >= unknown_after_s:
                 return None
             if error.cause == "refused" or deadline.has_passed():
                 raise CouldNotTellError(str(error)) from error
@@ -202,7 +229,7 @@ def _no_schema(body: bytes) -> str | None:
     """Return the registry's sentence if a 404 says that there is no such schema; None if it says anything else."""
     try:
         answer = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     if not isinstance(answer, dict):
         return None

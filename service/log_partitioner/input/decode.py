@@ -123,7 +123,7 @@ class RecordDecoder:
         assert self._read_by is not None, "the format has schemas"
         assert self._find_schema is not None, "they come from a registry"
         if ref is None:
-            raise UndecodableError(Reason.MALFORMED, "its header holds no id of a schema")
+            raise UndecodableError(Reason.MALFORMED, "it holds no id of a schema that a registry can have")
         schema = self._find_schema(ref)
         if schema is None:
             raise UndecodableError(Reason.UNKNOWN_SCHEMA, f"the schema registry does not know {ref}")
@@ -157,7 +157,7 @@ class RecordDecoder:
         found = self._some(self._follow(document, self._steps))
         entries = [(index, *one) for index, one in enumerate(found) if not isinstance(one, UndecodableError)]
         bad = [Bad(index, one.reason, str(one)) for index, one in enumerate(found) if isinstance(one, UndecodableError)]
-        return Decoded(self._kept(entries) if self._rules.envelope == "keep" else entries, bad, size)
+        return Decoded(self._kept(entries, bad) if self._rules.envelope == "keep" else entries, bad, size)
 
     def _follow(self, part: Any, steps: Sequence[PathStep]) -> Iterator[_Found | UndecodableError]:
         """Yield entries to which a path leads; an object without the next key is one. In a list, a bad one is an error.
@@ -207,24 +207,28 @@ class RecordDecoder:
             raise UndecodableError(Reason.NOT_AN_OBJECT, f"an entry is an object, not {found}")
         return value
 
-    def _kept(self, entries: list[Entry]) -> list[Entry]:
-        """Put what stands around an entry into it.
+    def _kept(self, entries: list[Entry], bad: list[Bad]) -> list[Entry]:
+        """Put what stands around an entry into it; one that is too deep with that is bad.
 
         Raises:
             UndecodableError: the copies together have more bytes than a record may have.
         """
         kept: list[Entry] = []
-        last, text_around, weight, copied = None, b"", 0, 0
+        last, text_around, weight, depth, copied = None, b"", 0, 0, 0
         for index, entry, text, around in entries:
             if not around:
                 kept.append((index, entry, text, around))
                 continue
             if around is not last:
-                last, text_around, weight = around, encode_json(around), weight_of(around)
+                last, (weight, depth) = around, weight_and_depth(around)
+                text_around = b"" if depth >= self._rules.json_depth_max else encode_json(around)
             copied += weight
             if copied > self._rules.record_bytes_max:
                 message = f"too large with its envelope in each of {len(entries)} rows: input.envelope = drop"
                 raise UndecodableError(Reason.RECORD_TOO_LARGE, message)
+            if not text_around:
+                bad.append(Bad(index, Reason.TOO_DEEP, "nested too deep around the entry"))
+                continue
             name = ENVELOPE
             while name in entry:
                 name = f"_{name}"
@@ -251,17 +255,29 @@ class RecordDecoder:
         return Decoded(entries, bad, size)
 
 
-def weight_of(value: Any) -> int:
-    """Return how much a copy of a value weighs: bytes of texts, digits of integers, 8 for anything else."""
-    match value:
-        case str():
-            return len(value.encode())
-        case dict():
-            return sum(len(key.encode()) + weight_of(one) for key, one in value.items())
-        case list():
-            return sum(map(weight_of, value))
-        case msgspec.Raw():
-            return len(bytes(value))
-        case bool() | float() | None:
-            return 8
-    return len(str(value))
+def weight_and_depth(value: Any) -> tuple[int, int]:
+    """Return how much a copy of a value weighs, and how deep it nests.
+
+    Texts weigh their bytes, integers their digits, anything else 8.
+    """
+    weight, depth, level = 0, 0, [value]
+    while level:
+        inner: list[Any] = []
+        for one in level:
+            match one:
+                case str():
+                    weight += len(one.encode())
+                case dict():
+                    weight += sum(len(key.encode()) for key in one)
+                    inner += one.values()
+                case list():
+                    inner += one
+                case msgspec.Raw():
+                    weight += len(bytes(one))
+                case bool() | float() | None:
+                    weight += 8
+                case _:
+                    weight += len(str(one))
+        depth += any(isinstance(one, dict | list) for one in level)
+        level = inner
+    return weight, depth

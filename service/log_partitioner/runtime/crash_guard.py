@@ -19,7 +19,7 @@ import msgspec
 import structlog
 
 from log_partitioner.boundary import Poll
-from log_partitioner.errors import SpoolError
+from log_partitioner.errors import RegistryError, SpoolError
 from log_partitioner.formats.log_events import EndedWithRecordsInHand, RecordPutAway, tell
 from log_partitioner.formats.model import FATAL, SourceRecord
 from log_partitioner.runtime.ports import Ports
@@ -132,7 +132,11 @@ class CrashGuard:
             tell(self._log.error, RecordPutAway(*record.tp, offset=offset))
             record = record._replace(unreadable=FATAL)
         self._hold({tp: (offset, offset + 1)})
-        weight = self.recorder.record(record)
+        try:
+            weight = self.recorder.record(record)
+        except RegistryError:  # it waits for its schema
+            self.release()
+            raise
         self.release()  # what ends the process from now on is not this record
         return weight
 

@@ -46,11 +46,11 @@ class _Look:
 class FirstLook:
     """Counts the first entries of each source topic; used by one recorder. Costs nothing once it has seen enough."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, decoder: RecordDecoder) -> None:
         self.has_fit = False
         """A batch was not almost all dead: whatever a sample said, the settings fit the source."""
         self._settings = settings
-        self._decode = RecordDecoder(settings.input).decode
+        self._decode = decoder.decode
         self._looks = {topic: _Look() for topic in settings.kafka.source_topics}
         self._poll: Poll | None = None
         self._topic_of: list[str] = []

@@ -40,8 +40,8 @@ class Recorder:
 
     def __init__(self, settings: Settings, spool: Spool, find_schema: FindSchema | None = None) -> None:
         self.outcomes: Counter[str] = Counter()
-        self.first_look = FirstLook(settings)
         self.decoder = RecordDecoder(settings.input, find_schema)
+        self.first_look = FirstLook(settings, self.decoder)
         self._batch: Batch | None = None
         self._tracker = Tracker()
         self._memory_bytes_max = settings.spool.memory_bytes_max

@@ -167,7 +167,6 @@ class Runloop:
 
     def _hold(self, record: SourceRecord, error: RegistryError) -> None:
         """Leave a record that needs a schema, and all behind it, to the refetcher; other TopicPartitions go on."""
-        self._crash_guard.release()
         self._held.add(record.tp)
         failure = FetchFailure(record.offset, f"SCHEMA_{error.cause.upper()}", str(error))
         self.ports.consumer.hold(record.tp, failure)

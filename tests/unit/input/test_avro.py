@@ -309,7 +309,7 @@ REGISTRY: dict[SchemaRef, Schema] = {
             "malformed: id 8 of the registry is no schema of input.format avro: object",
         ),
         (b"\0\0\0\0\x09\2", None, "unknown_schema: the schema registry does not know id 9"),
-        (b"\2", b"\3", "malformed: its header holds no id of a schema"),
+        (b"\2", b"\3", "malformed: it holds no id of a schema that a registry can have"),
         (b"\0\0\0\0", None, "malformed: no id of a schema, neither in a header __value_schema_id nor before it"),
         (b"\0\0\0\0\7", None, "malformed: it ends within a value, after 0 bytes"),
     ],

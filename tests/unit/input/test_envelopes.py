@@ -122,3 +122,14 @@ def test_entries_of_all_lists_together_are_bounded() -> None:
     decoded = RecordDecoder(settings).decode(value)
     assert_decoded_alike(decoded, value, settings)
     assert [(one.number, one.reason) for one in decoded.bad] == [(None, Reason.TOO_MANY_ENTRIES)]
+
+
+@pytest.mark.parametrize("levels", [97, 98, 99, 500, 900])
+def test_nesting_around_entries_costs_these_and_no_more(levels: int) -> None:
+    """The worker goes on: an entry that is too deep with what is around it is a dead letter."""
+    deep = b'{"a":' * levels + b"1" + b"}" * levels
+    settings = InputSettings(entries_path="e[]")
+    value = b'{"zzz":' + deep + b',"e":[{"x":1}]}'
+    decoded = RecordDecoder(settings).decode(value)
+    assert_decoded_alike(decoded, value, settings)
+    assert [bad.reason for bad in decoded.bad] == ([Reason.TOO_DEEP] if levels > 98 else [])

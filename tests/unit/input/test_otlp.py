@@ -139,3 +139,65 @@ def test_copies_of_a_large_resource_are_bounded() -> None:
         of_resource.scope_logs.add().log_records.add(flags=1)
     (bad,) = decode(data.SerializeToString()).bad
     assert bad.reason == "record_too_large"
+
+
+def with_body(value: Any, **others: Any) -> bytes:
+    """Write a request of one record, in JSON."""
+    return json.dumps({"resourceLogs": [{"scopeLogs": [{"logRecords": [{"body": value, **others}]}]}]}).encode()
+
+
+@pytest.mark.parametrize(
+    ("value", "body"),
+    [
+        ({}, None),
+        ({"intValue": "0"}, 0),
+        ({"doubleValue": 10**400}, 10**400),
+        ({"doubleValue": True}, True),
+        ({"arrayValue": 5}, {"arrayValue": 5}),
+        ({"arrayValue": True}, {"arrayValue": True}),
+        ({"kvlistValue": [{}]}, {"kvlistValue": [{}]}),
+        ({"arrayValue": {"more": 1}}, {"arrayValue": {"more": 1}}),
+        ({"": 5}, {"": 5}),
+        ({"stringValue": "a", "more": 1}, {"stringValue": "a", "more": 1}),
+        (7, 7),
+        ({"kvlistValue": {"values": [{"key": "a", "value": {}, "more": 1}]}}, [{"key": "a", "value": {}, "more": 1}]),
+        (
+            {"kvlistValue": {"values": [{"key": "a", "value": {"intValue": "1"}}, {"key": "a"}]}},
+            [{"key": "a", "value": 1}, {"key": "a", "value": None}],
+        ),
+    ],
+)
+def test_value_is_what_it_holds_or_stays_as_it_is(value: Any, body: Any) -> None:
+    """A key that comes twice, which OpenTelemetry forbids, loses nothing."""
+    ((_, entry, *_),) = decode(with_body(value)).entries
+    assert entry["body"] == body
+
+
+def test_zeros_are_absent_as_in_protobuf() -> None:
+    zeros = {"timeUnixNano": "0", "flags": 0, "severityText": "", "attributes": [], "traceId": None}
+    ((_, entry, *_),) = decode(with_body({"stringValue": "x"}, **zeros)).entries
+    assert entry == {"body": "x"}
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b'{"resourceLogs": [{}], "resource_logs": [{}]}',
+        b'{"resourceLogs": [{"resource": {"entityRefs": [{"idKeys": "x"}]}}]}',
+    ],
+)
+def test_request_of_another_form_is_dead(payload: bytes) -> None:
+    (bad,) = decode(payload).bad
+    assert bad.reason == "malformed"
+
+
+def test_json_may_begin_with_white_space() -> None:
+    assert len(decode(b"\n " + with_body({})).entries) == 1
+
+
+@pytest.mark.parametrize("levels", [50, 150, 600, 900])
+def test_nesting_around_records_is_a_dead_letter_and_no_end(levels: int) -> None:
+    value = {"arrayValue": {"values": [{}]}}
+    text = json.dumps({"resourceLogs": [{"later": "HERE", "scopeLogs": [{"logRecords": [{"body": value}]}]}]})
+    found = decode(text.replace('"HERE"', '{"a":' * levels + "1" + "}" * levels).encode())
+    assert [bad.reason for bad in found.bad] == (["too_deep"] if levels > 90 else [])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -10,11 +11,12 @@ from typing import Any
 import pytest
 
 from log_partitioner.config.settings import InputSettings
+from log_partitioner.errors import RegistryError
 from log_partitioner.formats.schema import Schema, SchemaRef
 from log_partitioner.formats.values import Bytes, DeclaredMap
 from log_partitioner.input.decode import RecordDecoder
 from log_partitioner.input.formats import find_problems
-from log_partitioner.protoc import compile_schema
+from log_partitioner.protoc import _compile, compile_schema
 from tests.fakes.lanes import assert_decoded_alike, settings
 from tests.fakes.messages import SCHEMA, message_class
 
@@ -184,7 +186,7 @@ PLAIN = b'syntax = "proto3"; package a.b; message Log { string user = 1; } messa
 
 
 def test_schema_file_is_a_source_or_what_the_compiler_makes_of_it(tmp_path: Path) -> None:
-    compiled = compile_schema(Schema(PLAIN)).SerializeToString()
+    compiled = _compile("it.proto", {"it.proto": PLAIN.decode()})
     for name, content in (("it.proto", PLAIN), ("it.desc", compiled)):
         rules = with_file(tmp_path, content, name)
         assert not [*find_problems(settings(input=rules))]
@@ -225,15 +227,65 @@ def test_name_of_a_reference_leads_nowhere_else(name: str) -> None:
         compile_schema(Schema("", ((name, "x"),)))
 
 
+def test_reference_may_have_any_other_name() -> None:
+    """A file of the name that we give to the schema itself is not taken for it."""
+    main = 'syntax = "proto3"; import "schema.proto"; message M { C c = 1; }'
+    other = 'syntax = "proto3"; message C { int32 n = 1; }'
+    schema = Schema(main, (("schema.proto", other),))
+    decoded = RecordDecoder(FRAMED, lambda _ref: schema).decode(ALL + b"\x0a\2\x08\7")
+    assert [entry for _, entry, *_ in decoded.entries] == [{"c": {"n": 7}}]
+
+
+@pytest.mark.parametrize("ends", ["exit", "signal", "time", "disk"])
+def test_compiler_that_cannot_run_blames_no_schema(ends: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Records wait, as for a registry that does not answer."""
+    if ends == "disk":
+        monkeypatch.setattr("tempfile.tempdir", "/nowhere")
+    elif ends == "time":
+        monkeypatch.setattr("log_partitioner.protoc._COMPILE_S", 0.001)
+    else:
+        program = "sh", "-c", "kill -9 $$" if ends == "signal" else "echo No module named grpc_tools >&2; exit 1"
+        run = subprocess.run
+        monkeypatch.setattr(subprocess, "run", lambda _command, **how: run(program, **how))
+    decoder = RecordDecoder(FRAMED, lambda _ref: Schema(f'syntax = "proto3"; message {ends} {{}}'))
+    with pytest.raises(RegistryError, match="a schema cannot be compiled"):
+        decoder.decode(ALL)
+
+
+@pytest.mark.parametrize(
+    ("source", "payload", "entry"),
+    [
+        (
+            'edition = "2023"; option features.utf8_validation = NONE; message M { string a = 1; }',
+            b"\x0a\2\xff\xfe",
+            {"a": "//4="},
+        ),
+        (
+            'syntax = "proto3"; package google.protobuf; message Timestamp { string when = 1; }',
+            b"\x0a\1x",
+            {"when": "x"},
+        ),
+        ('syntax = "proto3"; message M { int32 _unknown = 1; }', b"\x08\1\x10\2", {
+            "_unknown": 1, "__unknown": [{"field": 2, "wire_type": 0, "value": 2}]
+        }),
+    ],
+)  # fmt: skip
+def test_schemas_that_few_write_are_read_alike(source: str, payload: bytes, entry: dict[str, Any]) -> None:
+    """Texts that nobody checks, types of the names of Google's, and fields of our own names."""
+    decoded = RecordDecoder(FRAMED, lambda _ref: Schema(source)).decode(ALL + payload)
+    assert_decoded_alike(decoded, ALL + payload, FRAMED, (), lambda _ref: Schema(source))
+    assert [entry for _, entry, *_ in decoded.entries] == [entry]
+
+
 def test_registry_with_a_schema_of_another_kind_costs_its_records_only() -> None:
     decoder = RecordDecoder(FRAMED, lambda _ref: Schema('{"type": "string"}'))
     (bad,) = decoder.decode(ALL).bad
     assert bad.message.startswith("id 7 of the registry is no schema of input.format protobuf: schema.proto:1:1")
 
 
-@pytest.mark.parametrize(("form", "package"), [("protobuf", "protobuf"), ("otlp", "opentelemetry-proto")])
+@pytest.mark.parametrize(("form", "package"), [("protobuf", "protobuf, grpcio-tools"), ("otlp", "opentelemetry-proto")])
 def test_package_that_is_not_installed_is_named(form: Any, package: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("google.protobuf", "opentelemetry.proto.logs.v1.logs_pb2"):
+    for name in ("grpc_tools", "opentelemetry.proto.logs.v1.logs_pb2"):
         monkeypatch.setitem(sys.modules, name, None)
     (problem,) = find_problems(settings(input=InputSettings(format=form)))
     assert problem == f"input.format {form} needs {package}: pip install 'log-partitioner[formats]'"

@@ -15,6 +15,7 @@ from log_partitioner.control.flush_history import Flushed
 from log_partitioner.errors import PathsError
 from log_partitioner.formats.dead_letter import DeadLetter, Reason
 from log_partitioner.formats.model import FATAL, SourceRecord, TopicPartition
+from log_partitioner.input.decode import RecordDecoder
 from log_partitioner.runtime.first_look import ENTRIES, FirstLook
 from tests.fakes.lanes import opened, record_all, settings
 from tests.fakes.records import P0, P1, poll_of
@@ -237,4 +238,4 @@ def test_first_batch_of_records_that_may_not_be_decoded_is_told_without_fields()
     )
     batch: Any = SimpleNamespace(entries=200, dead=200, spans={P0: (0, 200)}, dead_letters=letters)
     with pytest.raises(PathsError, match="fields that were seen: none"):
-        FirstLook(rules_of().settings).require_fit(batch, set())
+        FirstLook(rules_of().settings, RecordDecoder(InputSettings())).require_fit(batch, set())

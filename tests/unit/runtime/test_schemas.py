@@ -12,9 +12,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from log_partitioner.control.deadline import Deadline
-from log_partitioner.errors import Cause, RegistryError
+from log_partitioner.errors import Cause, PathsError, RegistryError
 from log_partitioner.formats.dead_letter import HEADER_REASON
-from log_partitioner.formats.model import Headers, TopicPartition
+from log_partitioner.formats.model import Headers, SourceRecord, TopicPartition
 from log_partitioner.formats.schema import Schema, SchemaRef
 from log_partitioner.input.format import Format
 from log_partitioner.input.formats import FORMATS
@@ -159,3 +159,39 @@ def test_a_rebalance_while_records_wait_loses_nothing(style: str) -> None:
     rig.turn_for(120)
 
     rig.drain()
+
+
+@pytest.mark.parametrize("style", STYLES)
+def test_records_of_others_stay_in_hand_while_one_waits(style: str) -> None:
+    """A record behind it in the poll that ends the process can be found by the next one."""
+    schemas = FakeSchemas("unanswered")
+    rig, worker = world(style, schemas)
+    journal = worker.journal
+    fill_one(rig, P0, LATE)
+    fill_one(rig, P1, GOOD, GOOD)
+    seen: list[bytes] = []
+    record = worker.recorder.record
+
+    def noting(one: SourceRecord) -> int:
+        if one.tp == P1:
+            seen.append(journal.read())
+        return record(one)
+
+    worker.recorder.record = noting  # type: ignore[method-assign]
+    rig.turn_for(10)
+    assert seen
+    assert all(seen)
+
+
+def test_settings_that_fit_nothing_are_told_though_records_have_schemas() -> None:
+    """The sample of a batch that is all dead is decoded by the schemas, too."""
+    schemas = FakeSchemas("unanswered")
+    rig = Rig(STYLES[0], (P0,))
+    rules = Rules(schemas=schemas).with_settings(
+        input={"format": "needy", "framing": "confluent"}, user={"paths": ["nobody"]}, dead_letters={"share_max": 0.5}
+    )
+    worker = rig.worker("a", rules=rules)
+    fill_one(rig, P0, *[GOOD] * 300)
+    with pytest.raises(PathsError, match="fields that were seen: "):
+        rig.turn_for(60)
+    assert worker.metrics.total("batches_committed") == 0

@@ -14,7 +14,7 @@ from log_partitioner.config.settings import InputSettings
 from log_partitioner.formats.dead_letter import Reason
 from log_partitioner.formats.values import Bytes, DeclaredMap
 from log_partitioner.input.format import Format, FormatError
-from log_partitioner.input.json_text import JsonDecoder, UndecodableError
+from log_partitioner.input.json_text import WHITE, JsonDecoder, UndecodableError
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, FieldDescriptor
@@ -72,15 +72,15 @@ def otlp(rules: InputSettings) -> Format:
             self.go_down(depth)
             return [self._any(value, depth + 1) for value in array.values]
 
-        def _pairs(self, pairs: Any, depth: int) -> DeclaredMap:
+        def _pairs(self, pairs: Any, depth: int) -> Any:
             self.go_down(depth)
-            return DeclaredMap({pair.key: self._any(pair.value, depth + 1) for pair in pairs})
+            return _as_map([(pair.key, self._any(pair.value, depth + 1)) for pair in pairs])
 
-    limits = {"depth_max": rules.json_depth_max, "size_max": rules.record_bytes_max}
-    binary, json = Reader(LogsData.DESCRIPTOR, **limits), _JsonReader(rules, LogsData.DESCRIPTOR)
+    binary = Reader(LogsData.DESCRIPTOR, rules.json_depth_max, rules.record_bytes_max)
+    json = _JsonReader(rules, LogsData.DESCRIPTOR)
 
     def read(payload: bytes) -> Any:
-        return _with_lists(json.read(payload) if payload[:1] == _BRACE else binary.read(payload))
+        return _with_lists(json.read(payload) if payload.lstrip(WHITE)[:1] == _BRACE else binary.read(payload))
 
     return Format(read=read, entries_path=ENTRIES_PATH)
 
@@ -114,14 +114,20 @@ class _JsonReader:
         fields = _fields_of(descriptor)
         made: dict[str, Any] = {}
         for key, member in value.items():
-            if key not in fields:
-                made[key] = member
-            elif member or isinstance(member, dict):  # Protobuf has no zero, and nothing empty
-                made[fields[key].name] = self._field(fields[key], member, depth + 1)
+            field = fields.get(key)
+            name, found = (key, member) if field is None else (field.name, self._field(field, member, depth + 1))
+            if name in made:
+                raise UndecodableError(Reason.MALFORMED, f"{descriptor.name} has {name} twice")
+            if field is None or found or (field.message_type is not None and not field.is_repeated):
+                made[name] = found  # Protobuf has no zeros, and no empty lists
         return made
 
     def _field(self, field: FieldDescriptor, value: Any, depth: int) -> Any:
+        if value is None:
+            return None
         if field.message_type is None:
+            if field.is_repeated:
+                self._require(value, list, field.name, depth)
             if isinstance(value, str):
                 return value.lower() if field.full_name in _HEX else _whole(value) if field.type in _LONGS else value
             return value
@@ -136,9 +142,11 @@ class _JsonReader:
 
     def _any(self, value: Any, depth: int) -> Any:
         """Read a value, an object whose key names its type."""
+        if value == {}:
+            return None
         if not isinstance(value, dict) or len(value) > 1:
             return value
-        ((kind, inner),) = value.items() or [("", None)]
+        ((kind, inner),) = value.items()
         if kind in ("arrayValue", "kvlistValue"):
             elements = inner.get("values", []) if isinstance(inner, dict) and inner.keys() <= {"values"} else None
             if not isinstance(elements, list):
@@ -148,7 +156,7 @@ class _JsonReader:
             return _bytes(inner)
         if kind == "intValue" and isinstance(inner, str):
             return _whole(inner)
-        if kind == "doubleValue" and type(inner) is int:
+        if kind == "doubleValue" and type(inner) is int and abs(inner) < _DOUBLES:
             return float(inner)
         return inner if kind in _PLAIN else value
 
@@ -158,9 +166,9 @@ class _JsonReader:
 
     def _pairs(self, pairs: Any, depth: int) -> Any:
         self._require(pairs, list, "attributes", depth)
-        if not all(isinstance(pair, dict) and isinstance(pair.get("key"), str) for pair in pairs):
+        if not all(map(_is_pair, pairs)):
             return pairs
-        return DeclaredMap({pair["key"]: self._any(pair.get("value", {}), depth + 1) for pair in pairs})
+        return _as_map([(pair["key"], self._any(pair.get("value", {}), depth + 1)) for pair in pairs])
 
     def _require(self, value: Any, kind: type, name: str, depth: int) -> None:
         if depth > self._depth_max:
@@ -175,9 +183,20 @@ def _fields_of(descriptor: Descriptor) -> dict[str, FieldDescriptor]:
     return {**descriptor.fields_by_name, **descriptor.fields_by_camelcase_name}
 
 
-_PLAIN = ("stringValue", "boolValue", "intValue", "doubleValue", "bytesValue", "")
+_PLAIN = ("stringValue", "boolValue", "intValue", "doubleValue", "bytesValue")
+_DOUBLES = 1 << 1023
 _LONGS = (3, 4, 6, 16, 18)  # types of a field that JSON has as text
 _WHOLE = re.compile(r"-?[0-9]{1,20}")
+
+
+def _is_pair(pair: Any) -> bool:
+    return isinstance(pair, dict) and isinstance(pair.get("key"), str) and pair.keys() <= {"key", "value"}
+
+
+def _as_map(pairs: list[tuple[str, Any]]) -> Any:
+    """Make a map of pairs; they stay a list if a key comes twice, which OpenTelemetry forbids."""
+    made = DeclaredMap(pairs)
+    return made if len(made) == len(pairs) else [{"key": key, "value": value} for key, value in pairs]
 
 
 def _whole(text: str) -> int | str:

@@ -7,10 +7,11 @@ from log_partitioner.formats.model import Headers
 from log_partitioner.formats.schema import SchemaRef
 from log_partitioner.input.json_text import UndecodableError
 
+_ID_MAX = 2**63 - 1
 _PREFIX_BYTES = 9  # a zero, and the id
 
 
-def apicurio8(value: bytes, _headers: Headers, _bytes_max: int) -> tuple[SchemaRef, bytes]:
+def apicurio8(value: bytes, _headers: Headers, _bytes_max: int) -> tuple[SchemaRef | None, bytes]:
     """Return the schema's name, and the payload behind it.
 
     Raises:
@@ -18,4 +19,5 @@ def apicurio8(value: bytes, _headers: Headers, _bytes_max: int) -> tuple[SchemaR
     """
     if value[0] or len(value) < _PREFIX_BYTES:
         raise UndecodableError(Reason.MALFORMED, "no global id of a schema before it: input.framing = none reads that")
-    return SchemaRef("global_id", int.from_bytes(value[1:_PREFIX_BYTES])), value[_PREFIX_BYTES:]
+    number = int.from_bytes(value[1:_PREFIX_BYTES])
+    return SchemaRef("global_id", number) if number <= _ID_MAX else None, value[_PREFIX_BYTES:]

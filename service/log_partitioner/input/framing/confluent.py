@@ -9,6 +9,7 @@ from log_partitioner.input.json_text import UndecodableError
 
 HEADER = "__value_schema_id"
 _PREFIX_BYTES = 5  # a zero, and the id
+_ID_MAX = 2**31 - 1
 _GUID_BYTES = 17  # a one, and the GUID
 
 
@@ -35,5 +36,6 @@ def _named_by(content: bytes) -> tuple[SchemaRef | None, bytes]:
         guid = "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
         return SchemaRef("guid", guid), content[_GUID_BYTES:]
     if content[:1] == b"\0" and len(content) >= _PREFIX_BYTES:
-        return SchemaRef("id", int.from_bytes(content[1:_PREFIX_BYTES])), content[_PREFIX_BYTES:]
+        number = int.from_bytes(content[1:_PREFIX_BYTES])
+        return SchemaRef("id", number) if number <= _ID_MAX else None, content[_PREFIX_BYTES:]
     return None, b""

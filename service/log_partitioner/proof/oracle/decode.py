@@ -277,15 +277,20 @@ def _read_path(path: str) -> list[str]:
 
 def _weight(value: object) -> int:
     """Count bytes of texts, digits of integers, and 8 for each other value."""
-    if isinstance(value, dict):
-        return sum(_weight(key) + _weight(one) for key, one in value.items())
-    if isinstance(value, Exact):
-        return len(value.literal)
-    if isinstance(value, str):
-        return len(value.encode("utf-8", "surrogatepass"))
-    if isinstance(value, list):
-        return sum(_weight(one) for one in value)
-    return len(str(value)) if isinstance(value, int) and not isinstance(value, bool) else 8
+    weight, left = 0, [value]
+    while left:
+        one = left.pop()
+        if isinstance(one, dict):
+            left += [*one.keys(), *one.values()]
+        elif isinstance(one, Exact):
+            weight += len(one.literal)
+        elif isinstance(one, str):
+            weight += len(one.encode("utf-8", "surrogatepass"))
+        elif isinstance(one, list):
+            left += one
+        else:
+            weight += len(str(one)) if isinstance(one, int) and not isinstance(one, bool) else 8
+    return weight
 
 
 def _dead(reasons: Reasons) -> DecodedRecord:

@@ -73,11 +73,11 @@ def depth_of_text(text: str) -> int:
 
 def depth_of(value: object) -> int:
     """Count the levels of nesting of a value; a scalar has none."""
-    if isinstance(value, dict):
-        return 1 + max(map(depth_of, value.values()), default=0)
-    if type(value) is list:
-        return 1 + max(map(depth_of, value), default=0)
-    return 0
+    depth, level = 0, [value]
+    while found := [one for one in level if isinstance(one, dict) or type(one) is list]:
+        depth += 1
+        level = [inner for one in found for inner in (one.values() if isinstance(one, dict) else one)]
+    return depth
 
 
 def _normal(literal: str) -> str:

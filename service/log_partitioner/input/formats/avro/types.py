@@ -45,7 +45,8 @@ class AvroTypes:
         if isinstance(schema, list):
             return self._union([self.of(branch, space) for branch in schema])
         if isinstance(schema, str):
-            known = self._named.get(_full_name(schema, space)) or self._named.get(schema)
+            name = schema if schema in PRIMITIVES else _full_name(schema, space)
+            known = self._named.get(name) or self._named.get(schema)
             if known is None:
                 raise SchemaError(f"{schema} is no type")
             return known

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache, partial
+from importlib.util import find_spec
 from typing import Any
 
 from log_partitioner.config.settings import InputSettings
@@ -10,7 +11,7 @@ from log_partitioner.formats.dead_letter import Reason
 from log_partitioner.formats.schema import Schema
 from log_partitioner.input.format import Format, FormatError, Read, SchemaError
 from log_partitioner.input.json_text import UndecodableError
-from log_partitioner.protoc import compile_schema, find_message
+from log_partitioner.protoc import compile_schema
 
 _NESTED_MAX = 100
 _MORE = 0x80
@@ -22,30 +23,36 @@ def protobuf(rules: InputSettings) -> Format:
     Raises:
         FormatError: the optional group is not installed.
     """
-    try:
-        import google.protobuf  # noqa: F401, PLC0415 - an optional package
-    except ImportError as error:
-        raise FormatError("input.format protobuf needs protobuf: pip install 'log-partitioner[formats]'") from error
+    if not all(map(_is_installed, ("google.protobuf", "grpc_tools"))):
+        raise FormatError("input.format protobuf needs protobuf, grpcio-tools: pip install 'log-partitioner[formats]'")
     return Format(read_by=partial(_read_by, rules))
+
+
+def _is_installed(package: str) -> bool:
+    try:
+        return find_spec(package) is not None
+    except ModuleNotFoundError:  # of what the package is in
+        return False
 
 
 def _read_by(rules: InputSettings, schema: Schema) -> Read:
     from log_partitioner.input.formats.protobuf.messages import MessageReader  # noqa: PLC0415 - an optional package
 
     try:
-        files = compile_schema(schema)
+        compiled = compile_schema(schema)
         if rules.schema_message is not None or rules.framing == "none":
-            find_message(files, name=rules.schema_message)
+            compiled.message(name=rules.schema_message)
     except ValueError as error:
         raise SchemaError(str(error)) from error
 
     @lru_cache(_NESTED_MAX)
     def reader(indexes: tuple[int, ...]) -> Read:
         try:
-            message = find_message(files, name=rules.schema_message, indexes=indexes)
+            message = compiled.message(name=rules.schema_message, indexes=indexes)
         except ValueError as error:
             raise UndecodableError(Reason.MALFORMED, str(error)) from error
-        return MessageReader(message, depth_max=rules.json_depth_max, size_max=rules.record_bytes_max).read
+        knows_types, limits = compiled.knows_types, (rules.json_depth_max, rules.record_bytes_max)
+        return MessageReader(message, *limits, knows_types=knows_types).read
 
     def read_framed(payload: bytes) -> Any:
         indexes, at = _indexes(payload)

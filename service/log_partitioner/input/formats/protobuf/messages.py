@@ -47,11 +47,12 @@ class _Fields(dict[FieldDescriptor, tuple[str, "Convert | None"]]):
 class MessageReader:
     """Reads messages of one type."""
 
-    def __init__(self, descriptor: Descriptor, *, depth_max: int, size_max: int) -> None:
+    def __init__(self, descriptor: Descriptor, depth_max: int, size_max: int, *, knows_types: bool = True) -> None:
         self._parse = GetMessageClass(descriptor).FromString
         self._depth_max, self._size_max = depth_max, size_max
         self._room = 0
-        self._made = self.special()
+        self._texts = _TEXTS if knows_types else {}
+        self._made = self.special() if knows_types else {}
         self._convert = self._message_of(descriptor)
 
     def special(self) -> dict[str, Convert | None]:
@@ -93,7 +94,7 @@ class MessageReader:
         name = descriptor.full_name
         if name not in self._made:
             convert = self._message(descriptor)
-            self._made[name] = _text_or(_TEXTS[name], convert) if name in _TEXTS else convert
+            self._made[name] = _text_or(self._texts[name], convert) if name in self._texts else convert
         return self._made[name]
 
     def _message(self, descriptor: Descriptor) -> Convert:
@@ -110,7 +111,10 @@ class MessageReader:
                 name, inner = fields[field]
                 made[name] = value if inner is None else inner(value, depth + 1)
             if unknown := UnknownFieldSet(message):
-                made[UNKNOWN] = self._unknown(unknown, depth + 1)
+                name = UNKNOWN
+                while name in made:
+                    name = f"_{name}"
+                made[name] = self._unknown(unknown, depth + 1)
             return made
 
         return convert
@@ -134,7 +138,7 @@ class MessageReader:
             return self._enum({value.number: value.name for value in reversed(field.enum_type.values)})
         if field.type == FieldDescriptor.TYPE_BYTES:
             return base64
-        if field.type == FieldDescriptor.TYPE_STRING and _is_proto2(field):
+        if field.type == FieldDescriptor.TYPE_STRING and _may_be_no_text(field):
             return _unchecked_text
         return floating if field.type in _FLOATS else None
 
@@ -242,13 +246,13 @@ def _key(key: Any) -> str:
     return key if type(key) is str else str(key).lower()  # a number, or a boolean
 
 
-def _is_proto2(field: FieldDescriptor) -> bool:
+def _may_be_no_text(field: FieldDescriptor) -> bool:
     assert field.containing_type is not None, "a field is of a message"
-    return FileDescriptorProto.FromString(field.containing_type.file.serialized_pb).syntax in ("", "proto2")
+    return FileDescriptorProto.FromString(field.containing_type.file.serialized_pb).syntax != "proto3"
 
 
 def _unchecked_text(value: str | bytes, _depth: int) -> str:
-    """Write a string of proto2, which may be no UTF-8: then it is bytes."""
+    """Write a string that nobody has checked: it is bytes if it is no UTF-8."""
     return base64(value, 0) if isinstance(value, bytes) else value
 
 

@@ -99,10 +99,12 @@ class _Schema:
         if isinstance(schema, list):
             return [self._resolve(branch, space) for branch in schema]
         if isinstance(schema, str):
+            if schema in _PRIMITIVES:
+                return {"type": schema, "tag": schema}
             known = [name for name in (f"{space}.{schema}", schema) if name in self._defined]
-            if not known and schema not in _PRIMITIVES:
+            if not known:
                 raise ValueError(schema)
-            return self._defined[known[0]] if known else {"type": schema, "tag": schema}
+            return self._defined[known[0]]
         kind = schema["type"]
         if kind in ("array", "map"):
             part = "items" if kind == "array" else "values"
@@ -110,6 +112,7 @@ class _Schema:
         if kind not in ("record", "error", "enum", "fixed"):
             inner = self._resolve(kind, space)
             return inner if isinstance(inner, list) or inner["type"] != kind else {**schema, "tag": kind}
+        _require_parts(kind, schema)
         name, space = schema["name"], schema.get("namespace", space)
         tag = name if "." in name or not space else f"{space}.{name}"
         self._defined[tag] = resolved = {**schema, "tag": tag, "is_named": True}
@@ -195,6 +198,16 @@ def _of_number(logical: str | None, kind: str, number: int) -> Any:
         return number
     text = f"{day_of(days)}T{clock}"
     return Timestamp(f"{text}Z") if name == "timestamp" else text
+
+
+def _require_parts(kind: str, schema: dict[str, Any]) -> None:
+    fields = [field["name"] for field in schema["fields"]] if kind in ("record", "error") else []
+    names = [schema["name"], *fields, *(schema["symbols"] if kind == "enum" else [])]
+    size = schema["size"] if kind == "fixed" else 0
+    if not all(isinstance(name, str) for name in names) or len(set(fields)) < len(fields):
+        raise ValueError(names)
+    if not isinstance(size, int) or size < 0:
+        raise ValueError(size)
 
 
 def is_day(days: int) -> bool:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _LISTS = ("resource_logs", "scope_logs", "log_records")
 _DIGITS_MAX = 20
+_DOUBLES = 2**1023
 _IDS = ("trace_id", "span_id")
 
 
@@ -26,7 +27,7 @@ def otlp(settings: InputSettings) -> Format:
     messages, texts = _Logs(settings, None), _Texts(settings)
 
     def parse(payload: bytes) -> object:
-        data = texts.value_of(payload) if payload.startswith(b"{") else messages.value_of(payload)
+        data = texts.value_of(payload) if payload.lstrip(b" \t\r\n").startswith(b"{") else messages.value_of(payload)
         _fill(data, _LISTS)
         return data
 
@@ -69,9 +70,9 @@ class _Logs(ProtobufMessages):
             return [self._any(one, depth + 1) for one in value.values]
         return self.one(message.DESCRIPTOR.fields_by_name[kind], value, depth)
 
-    def _pairs(self, pairs: Any, depth: int) -> DeclaredMap:
+    def _pairs(self, pairs: Any, depth: int) -> Any:
         self.go_down(depth)
-        return DeclaredMap((pair.key, self._any(pair.value, depth + 1)) for pair in pairs)
+        return _map_of([(pair.key, self._any(pair.value, depth + 1)) for pair in pairs])
 
 
 _PAIRS, _ANY, _WHOLE, _ID, _TEXT = range(5)
@@ -109,10 +110,18 @@ class _Texts:
         return self._read(value, _DATA, 1)
 
     def _read(self, value: Any, form: Any, depth: int) -> Any:
+        if value is None:
+            return None
         if isinstance(form, dict):
             self._require(value, dict, depth)
-            there = {key: member for key, member in value.items() if _counts(key, member, form)}
-            return dict(self._member(key, member, form, depth) for key, member in there.items())
+            made: dict[str, Any] = {}
+            for key, member in value.items():
+                name, found = self._member(key, member, form, depth)
+                if name in made:
+                    raise DeadError(Reason.MALFORMED)
+                if _stays(key, found, form):
+                    made[name] = found
+            return made
         if isinstance(form, list):
             self._require(value, list, depth)
             return [self._read(one, form[0], depth + 1) for one in value]
@@ -141,22 +150,29 @@ class _Texts:
             case "intValue":
                 return _whole(inner) if isinstance(inner, str) else inner
             case "doubleValue":
-                return float(inner) if isinstance(inner, int) and not isinstance(inner, bool) else inner
+                is_small = isinstance(inner, int) and not isinstance(inner, bool) and -_DOUBLES < inner < _DOUBLES
+                return float(inner) if is_small else inner
             case "bytesValue":
                 return _bytes(inner)
             case "arrayValue" | "kvlistValue" as kind:
-                values = inner.get("values", []) if isinstance(inner, dict) else None
-                if set(inner or ()) - {"values"} or not isinstance(values, list):
+                if not isinstance(inner, dict) or not isinstance(inner.get("values", []), list) or len(inner) > 1:
                     return value
-                return self._pairs(values, depth) if kind == "kvlistValue" else self._read(values, [_ANY], depth)
+                if inner and "values" not in inner:
+                    return value
+                values = inner.get("values", [])
+                return self._pairs(values, depth) if kind == "kvlistValue" else self._elements(values, depth)
         return value
+
+    def _elements(self, values: list[Any], depth: int) -> list[Any]:
+        self._require(values, list, depth)
+        return [self._any(one, depth + 1) for one in values]
 
     def _pairs(self, pairs: Any, depth: int) -> Any:
         self._require(pairs, list, depth)
         found = [pair for pair in pairs if isinstance(pair, dict) and isinstance(pair.get("key"), str)]
-        if len(found) < len(pairs):
+        if len(found) < len(pairs) or any(set(pair) - {"key", "value"} for pair in found):
             return pairs
-        return DeclaredMap((pair["key"], self._any(pair.get("value", {}), depth + 1)) for pair in found)
+        return _map_of([(pair["key"], self._any(pair.get("value", {}), depth + 1)) for pair in found])
 
     def _require(self, value: Any, kind: type, depth: int) -> None:
         if depth > self._depth_max:
@@ -165,9 +181,14 @@ class _Texts:
             raise DeadError(Reason.MALFORMED)
 
 
-def _counts(key: str, member: Any, form: dict[str, Any]) -> bool:
-    is_known = any(key in (name, _snake(name)) for name in form)
-    return not is_known or isinstance(member, dict) or bool(member)
+def _stays(key: str, found: Any, form: dict[str, Any]) -> bool:
+    kinds = [kind for name, kind in form.items() if key in (name, _snake(name))]
+    return not kinds or bool(found) or kinds[0] == _ANY or isinstance(kinds[0], dict)
+
+
+def _map_of(pairs: list[tuple[str, Any]]) -> Any:
+    keys = {key for key, _ in pairs}
+    return DeclaredMap(pairs) if len(keys) == len(pairs) else [{"key": key, "value": value} for key, value in pairs]
 
 
 def _snake(name: str) -> str:

@@ -10,7 +10,7 @@ from log_partitioner.formats.dead_letter import Reason
 from log_partitioner.formats.values import Bytes, DeclaredMap
 from log_partitioner.proof.oracle.format import DeadError, Format
 from log_partitioner.proof.oracle.formats.avro import day_of, is_day
-from log_partitioner.protoc import compile_schema, find_message
+from log_partitioner.protoc import compile_schema
 
 if TYPE_CHECKING:
     from log_partitioner.config.settings import InputSettings
@@ -34,14 +34,15 @@ class ProtobufMessages:
         from google.protobuf import message, message_factory, unknown_fields  # noqa: PLC0415 - an optional package
 
         self._settings = settings
-        self._files = None if schema is None else compile_schema(schema)
+        self._schema = None if schema is None else compile_schema(schema)
+        self._knows_types = self._schema is None or self._schema.knows_types
         self._class_of, self._error = message_factory.GetMessageClass, message.DecodeError
         self._unknown_of: Any = unknown_fields.UnknownFieldSet
         self._room = 0
 
     def value_of(self, payload: bytes) -> object:
         """Read a payload to its end."""
-        assert self._files is not None
+        assert self._schema is not None
         indexes: list[int] = []
         if self._settings.framing != "none":
             count, payload = _zigzag(payload)
@@ -53,7 +54,7 @@ class ProtobufMessages:
                     raise DeadError(Reason.MALFORMED)
                 indexes.append(index)
         try:
-            kind = find_message(self._files, name=self._settings.schema_message, indexes=tuple(indexes) or (0,))
+            kind = self._schema.message(name=self._settings.schema_message, indexes=tuple(indexes) or (0,))
         except ValueError as error:
             raise DeadError(Reason.MALFORMED) from error
         return self.read(self._class_of(kind), payload)
@@ -70,23 +71,25 @@ class ProtobufMessages:
         """Return the value of a message that stands at a depth."""
         kind = message.DESCRIPTOR
         unknown = [*self._unknown_of(message)]
-        if kind.full_name in _WRAPPED:
-            return self.one(kind.fields_by_name["value"], message.value, depth)
-        if kind.full_name == "google.protobuf.Struct":
-            return dict(self.items(message.fields, depth))
-        if kind.full_name == "google.protobuf.ListValue":
-            return self.elements(kind.fields_by_name["values"], message.values, depth)
-        if kind.full_name == "google.protobuf.Value":
-            return self.free(message, depth)
-        text = _text_of(kind.full_name, message)
-        if text is not None and not unknown:
-            return text
+        if self._knows_types:
+            if kind.full_name in _WRAPPED:
+                return self.one(kind.fields_by_name["value"], message.value, depth)
+            if kind.full_name == "google.protobuf.Struct":
+                return dict(self.items(message.fields, depth))
+            if kind.full_name == "google.protobuf.ListValue":
+                return self.elements(kind.fields_by_name["values"], message.values, depth)
+            if kind.full_name == "google.protobuf.Value":
+                return self.free(message, depth)
+            text = _text_of(kind.full_name, message)
+            if text is not None and not unknown:
+                return text
         self.go_down(depth)
         present = [field for field, _ in message.ListFields()]
         longest = max([len(field.name) for field in kind.fields], default=0)
         self.use((_VALUE + longest) * len(present))
         made = {_name(field): self.field(field, _get(message, field), depth + 1) for field in present}
-        return made | {"_unknown": self.strangers(unknown, depth + 1)} if unknown else made
+        name = next(name for name in ("_" * count + "unknown" for count in range(1, len(made) + 2)) if name not in made)
+        return made | {name: self.strangers(unknown, depth + 1)} if unknown else made
 
     def field(self, field: Any, value: Any, depth: int) -> Any:
         """Return the value of a field that is there."""

@@ -12,7 +12,7 @@ from log_partitioner.proof.oracle.format import DeadError
 _PREFIX = struct.Struct(">BQ")
 
 
-def apicurio8(value: bytes, _headers: Headers, _bytes_max: int) -> tuple[SchemaRef, bytes]:
+def apicurio8(value: bytes, _headers: Headers, _bytes_max: int) -> tuple[SchemaRef | None, bytes]:
     """Return the name of the schema, and what stands behind it.
 
     Raises:
@@ -24,4 +24,4 @@ def apicurio8(value: bytes, _headers: Headers, _bytes_max: int) -> tuple[SchemaR
         raise DeadError(Reason.MALFORMED) from error
     if magic:
         raise DeadError(Reason.MALFORMED)
-    return SchemaRef("global_id", number), value[_PREFIX.size :]
+    return SchemaRef("global_id", number) if number < 2**63 else None, value[_PREFIX.size :]

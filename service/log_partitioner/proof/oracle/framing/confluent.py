@@ -12,6 +12,7 @@ from log_partitioner.proof.oracle.format import DeadError
 
 _PREFIX = struct.Struct(">BI")
 _GUID = struct.Struct(">B16s")
+_FORMS = ((b"\0", _PREFIX), (b"\1", _GUID))
 
 
 def confluent(value: bytes, headers: Headers, _bytes_max: int) -> tuple[SchemaRef | None, bytes]:
@@ -22,18 +23,15 @@ def confluent(value: bytes, headers: Headers, _bytes_max: int) -> tuple[SchemaRe
     """
     told = [content for name, content in headers if name == "__value_schema_id"]
     content = (told[0] or b"") if told else value
-    ref = _read(content)
-    size = 0 if ref is None else _PREFIX.size if ref.kind == "id" else _GUID.size
-    if told:  # of Protobuf, more stands behind the name
-        return ref, (content[size:] if ref else b"") + value
-    if ref is None or ref.kind != "id":
+    size = next((form.size for magic, form in _FORMS if content[:1] == magic and len(content) >= form.size), 0)
+    if not told and size != _PREFIX.size:
         raise DeadError(Reason.MALFORMED)
-    return ref, value[size:]
+    ref = _read(content) if size else None
+    return (ref, (content[size:] if size else b"") + value) if told else (ref, content[size:])  # Protobuf's place
 
 
-def _read(content: bytes | None) -> SchemaRef | None:
-    for magic, kind, form in ((0, "id", _PREFIX), (1, "guid", _GUID)):
-        if content and content[0] == magic and len(content) >= form.size:
-            _, name = form.unpack_from(content)
-            return SchemaRef("id", name) if kind == "id" else SchemaRef("guid", str(uuid.UUID(bytes=name)))
-    return None
+def _read(content: bytes) -> SchemaRef | None:
+    if content[0]:
+        return SchemaRef("guid", str(uuid.UUID(bytes=content[1 : _GUID.size])))
+    _, number = _PREFIX.unpack_from(content)
+    return SchemaRef("id", number) if number < 2**31 else None
