@@ -36,6 +36,7 @@ from log_partitioner_pipeline.objects import Objects
 from log_partitioner_pipeline.pieces import pieces_of
 from log_partitioner_pipeline.reference_rows import REFERENCE, reference_of
 from log_partitioner_pipeline.rows import Container
+from log_partitioner_pipeline.topic_log import acknowledging
 from log_partitioner_pipeline.topics import references
 from log_partitioner_pipeline.whose import of_history
 
@@ -141,19 +142,21 @@ def held_by_dead_letters(
     return messages.mapInArrow(places, _PLACE)
 
 
-def discarded_replays(spark: SparkSession, settings: JobSettings, *, ranges: Ranges, lineage: Lineage) -> DataFrame:
+def discarded_replays(
+    spark: SparkSession, settings: JobSettings, *, ranges: Ranges, lineage: Lineage, acknowledged: Acknowledged
+) -> DataFrame:
     """Return the records within the ranges that flushes have discarded as replays (DESIGN 3.8): whole, as if held.
 
     The driver decides each again, as audits do; it reads all flush records, and the source where one had replays.
 
     Raises:
-        RangeError: a flush record cannot be read.
+        RangeError: a flush record cannot be read, and is not acknowledged.
     """
     kafka, judge = settings.worker.kafka, Judge(settings.worker)
     found: list[Place] = []
     with KafkaTopics.of(kafka) as topics:
         ends, _ = topics.settled(topics.topic_partitions(kafka.flushes_topic))
-        lines = [line for message in topics.read(ends) for line in _lines_with_replays(message, lineage)]
+        lines = [line for message in topics.read(ends) for line in _lines_with_replays(message, lineage, acknowledged)]
         for line in lines:
             tp, span, passed = tp_of(line), (line.first_offset, line.next_offset), WaysPassed(line.first_ways or {})
             wanted = ranges.get(tp, range(0))
@@ -166,11 +169,18 @@ def discarded_replays(spark: SparkSession, settings: JobSettings, *, ranges: Ran
     return spark.createDataFrame([one for one in found if one[2] in ranges[TopicPartition(*one[:2])]], _PLACE)
 
 
-def _lines_with_replays(message: SourceRecord, lineage: Lineage) -> Iterator[FlushedTopicPartition]:
+def _lines_with_replays(
+    message: SourceRecord, lineage: Lineage, acknowledged: Acknowledged
+) -> Iterator[FlushedTopicPartition]:
     try:
         record = decode_flushes(message.value or b"")
     except msgspec.DecodeError as error:
-        raise RangeError(f"message {message.offset} of {message.tp} is no flush record that this code knows") from error
+        if acknowledged.has_message(message.tp, message.offset):
+            return
+        raise RangeError(
+            f"message {message.offset} of {message.tp} is no flush record that this code knows: "
+            f"{acknowledging(message.tp.topic, {message.tp.partition: (message.offset, message.offset + 1)})}"
+        ) from error
     if isinstance(record, FlushRecord):
         for line in record.topic_partitions:
             if line.discarded_replays and lineage.has(record.group_id, *tp_of(line), line.next_offset):

@@ -240,7 +240,9 @@ class Backfill:
             acknowledged=acknowledged,
         )
         records = read_source(spark, self._settings, ends=run.dead_letter_ends, ranges=ranges, lineage=self._lineage)
-        replays = discarded_replays(spark, self._settings, ranges=ranges, lineage=self._lineage)
+        replays = discarded_replays(
+            spark, self._settings, ranges=ranges, lineage=self._lineage, acknowledged=acknowledged
+        )
         return pieces_of(records, by_record(in_files.unionByName(dead).unionByName(replays)), worker)
 
     def _prepare(self, run: Run) -> Outbox:

@@ -162,6 +162,13 @@ def test_error_that_waiting_does_not_mend_stops_the_worker(bench: Bench, error: 
         bench.consume(scripted_message(1), scripted_message(error=error, topic=None))
 
 
+def test_login_by_a_token_that_has_ended_is_tried_again(bench: Bench) -> None:
+    """The next token mends it; how long a worker may be kept out is for others to say."""
+    bench.adapter._options = {"oauth_cb": lambda _config: ("token", 0.0)}
+    error = scripted_message(error=KafkaError(KafkaError._AUTHENTICATION), topic=None)
+    assert bench.consume(scripted_message(1), error) == [1]
+
+
 @pytest.mark.parametrize(
     "code", [KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._MAX_POLL_EXCEEDED, KafkaError._TIMED_OUT]
 )

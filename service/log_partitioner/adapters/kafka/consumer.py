@@ -144,7 +144,8 @@ class KafkaConsumer:
         if tp is None and kafka_errors.is_full(error):
             self._wait_for_room(error)
             return
-        kafka_errors.require_that_it_mends(error, tp)
+        if "oauth_cb" not in self._options or not kafka_errors.is_refused_login(error):  # another token may come
+            kafka_errors.require_that_it_mends(error, tp)
         if tp in self._failures or tp in self._unsought:
             return
         if tp is None or offset is None or offset < 0 or offset == self._sought.get(tp):

@@ -126,6 +126,11 @@ def is_fatal(error: KafkaError) -> bool:
     return error.fatal() or error.code() == KafkaError._FATAL  # noqa: SLF001
 
 
+def is_refused_login(error: KafkaError) -> bool:
+    """Say whether a broker, or the client library, refuses the login: by a password, or by a token that has ended."""
+    return error.code() in (KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED)  # noqa: SLF001
+
+
 def is_full(error: KafkaError) -> bool:
     """Say whether the group has as many members as brokers allow it."""
     return _is(error, KafkaError.GROUP_MAX_SIZE_REACHED)

@@ -196,4 +196,4 @@ def test_both_opinions_keep_the_same_ways(places: list[tuple[str, tuple[int, int
             mine.move(place if not is_replay or highest is None else place._replace(numbers=highest))
             assert theirs.is_replay(place) == is_replay
             assert [*mine.ways.items()] == [*theirs.ways.items()]
-        assert len(json.dumps(mine.ways, separators=(",", ":"))) <= room
+        assert len(json.dumps(mine.ways, separators=(",", ":"))) <= room + 1  # a comma less, two braces
