@@ -13,7 +13,7 @@ class RegistrySettings(Section):
     """The schema registry, and how to reach it; no proxy is used."""
 
     url: str | None = None
-    """Address of the API: https://registry:8081; of Apicurio with /apis/ccompat/v7 behind it, for framing apicurio8 /apis/registry/v2."""
+    """Address of the API: https://registry:8081, for Apicurio with /apis/ccompat/v7 behind it, or /apis/registry/v2 if framing is apicurio8."""
     user: str | None = None
     """User, for basic authentication."""
     password: SecretStr | None = None
