@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _COMPILE_S = 60.0
 _SCHEMAS_MAX = 256
 _KNOWN = ("Timestamp", "Duration", "Struct", "Value", "ListValue")
-_WRAPPERS = ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes")
+WRAPPED = ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes")
 
 
 class CompiledSchema:
@@ -43,7 +43,7 @@ class CompiledSchema:
             self._files = FileDescriptorSet.FromString(files).file
             for file in self._files:
                 self._pool.Add(file)
-            self.knows_types = all(map(self._is_known, (*_KNOWN, *(f"{kind}Value" for kind in _WRAPPERS))))
+            self.knows_types = all(map(self._is_known, (*_KNOWN, *(f"{kind}Value" for kind in WRAPPED))))
         except (DecodeError, TypeError) as error:
             raise ValueError(str(error)) from error
 

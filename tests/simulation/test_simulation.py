@@ -36,7 +36,7 @@ def test_workers_under_faults_lose_and_double_nothing(seeds: list[int], run_seed
 
 
 def test_replays_under_faults_are_discarded_and_nothing_else(run_seed: Run) -> None:
-    """Of each output of republishers that die one record is recorded, whatever happens to the workers meanwhile."""
+    """Each output of republishers that die is recorded once, whatever happens to the workers meanwhile."""
     happened = sum((run_seed(seed, chained=True).happened for seed in range(CHAINED_SEEDS)), Counter())
     assert happened["replay"] > 0
 

@@ -5,6 +5,7 @@ In the text of a row each is plain JSON, a string or an object: what it is says 
 
 from __future__ import annotations
 
+from binascii import b2a_base64
 from typing import Any
 
 import msgspec
@@ -14,6 +15,11 @@ class Bytes(str):
     """Bytes, as base64 with padding."""
 
     __slots__ = ()
+
+    @classmethod
+    def of(cls, data: bytes) -> Bytes:
+        """Write bytes."""
+        return cls(b2a_base64(data, newline=False).decode())
 
 
 class Decimal(str):
@@ -38,6 +44,13 @@ class DeclaredMap(dict[str, Any]):
     """An object whose keys are data, however many they are."""
 
     __slots__ = ()
+
+
+def number_or_text(number: float) -> float | str:
+    """Return a number as JSON can have it: NaN and infinities are text."""
+    if number - number == 0:
+        return number
+    return "NaN" if number != number else "Infinity" if number > 0 else "-Infinity"  # noqa: PLR0124 - as NaN does
 
 
 def _plain(value: Any) -> str:

@@ -6,7 +6,7 @@ Needs the optional group `formats`. Resource and scope are an envelope of their 
 from __future__ import annotations
 
 import re
-from base64 import b64decode, b64encode
+from base64 import b64decode
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -205,6 +205,6 @@ def _whole(text: str) -> int | str:
 
 def _bytes(text: str) -> str:
     try:
-        return Bytes(b64encode(b64decode(text, validate=True)).decode())
+        return Bytes.of(b64decode(text, validate=True))
     except ValueError:
         return text

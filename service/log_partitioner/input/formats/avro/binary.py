@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from log_partitioner.formats.dead_letter import Reason
-from log_partitioner.input.formats.avro.logical import DECIMAL_BYTES_MAX, base64
+from log_partitioner.formats.values import Bytes, number_or_text
+from log_partitioner.input.formats.avro.logical import DECIMAL_BYTES_MAX
 from log_partitioner.input.json_text import UndecodableError
 
 VALUE_BYTES = 4  # of JSON, for a value with what parts it from the next
@@ -109,9 +110,7 @@ def floating(form: struct.Struct) -> Decode:
     def decode(cursor: Cursor, _depth: int) -> float | str:
         (number,) = form.unpack_from(cursor.data, cursor.at)
         cursor.at += form.size
-        if number - number == 0:
-            return float(number)
-        return "NaN" if number != number else "Infinity" if number > 0 else "-Infinity"  # noqa: PLR0124 - as NaN does
+        return number_or_text(number)
 
     return decode
 
@@ -148,6 +147,6 @@ PRIMITIVES: dict[str, Decode] = {
     "long": long,
     "float": floating(_FLOAT),
     "double": floating(_DOUBLE),
-    "bytes": then(base64, binary),
+    "bytes": then(Bytes.of, binary),
     "string": string,
 }

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import struct
-from binascii import b2a_base64
 from collections.abc import Callable, Mapping
 from datetime import date, datetime, timedelta
 from functools import partial
 from typing import Any
 
-from log_partitioner.formats.values import Bytes, Date, Decimal, Timestamp
+from log_partitioner.formats.values import Date, Decimal, Timestamp
 
 DECIMAL_BYTES_MAX = 1700  # Python writes no integer of more than 4300 digits
 _SCALE_MAX = 64  # beyond it an exponent follows the digits
@@ -35,11 +34,6 @@ def converter(schema: Mapping[str, Any]) -> Convert | None:
     if kind == "fixed":
         return {("uuid", _UUID_BYTES): _uuid, ("duration", _DURATION.size): _duration}.get((logical, size))
     return _NUMBERS.get((kind, logical))
-
-
-def base64(data: bytes) -> Bytes:
-    """Return bytes as a value."""
-    return Bytes(b2a_base64(data, newline=False).decode())
 
 
 def _decimal(data: bytes, *, scale: int) -> Decimal:

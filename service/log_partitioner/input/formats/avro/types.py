@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from log_partitioner.formats.dead_letter import Reason
-from log_partitioner.formats.values import DeclaredMap
+from log_partitioner.formats.values import Bytes, DeclaredMap
 from log_partitioner.input.format import SchemaError
 from log_partitioner.input.formats.avro.binary import (
     MORE,
@@ -21,7 +21,7 @@ from log_partitioner.input.formats.avro.binary import (
     string,
     then,
 )
-from log_partitioner.input.formats.avro.logical import base64, converter
+from log_partitioner.input.formats.avro.logical import converter
 from log_partitioner.input.json_text import UndecodableError
 
 
@@ -71,7 +71,7 @@ class AvroTypes:
         if kind == "enum":
             decode = _enum([*map(_name, schema["symbols"])])
         elif kind == "fixed":
-            decode = _fixed(_size(schema["size"]), converter(schema) or base64)
+            decode = _fixed(_size(schema["size"]), converter(schema) or Bytes.of)
         else:
             decode = self._record(fields, sum(VALUE_BYTES + len(_name(one["name"])) for one in schema["fields"]))
         self._named[name] = made = Type(name, decode, is_named=True)

@@ -10,11 +10,11 @@ from log_partitioner.config.settings import InputSettings
 from log_partitioner.formats.dead_letter import Reason
 from log_partitioner.formats.schema import Schema
 from log_partitioner.input.format import Format, FormatError, Read, SchemaError
+from log_partitioner.input.formats.avro.binary import Cursor, long
 from log_partitioner.input.json_text import UndecodableError
 from log_partitioner.protoc import compile_schema
 
 _NESTED_MAX = 100
-_MORE = 0x80
 
 
 def protobuf(rules: InputSettings) -> Format:
@@ -63,25 +63,15 @@ def _read_by(rules: InputSettings, schema: Schema) -> Read:
 
 def _indexes(payload: bytes) -> tuple[tuple[int, ...], int]:
     """Read the place of a message in its schema: how many numbers, and these; a zero is the first message."""
-    count, at = _zigzag(payload, 0)
-    if not 0 <= count <= _NESTED_MAX:
-        raise UndecodableError(Reason.MALFORMED, f"a message within {count} others")
-    indexes = []
-    for _ in range(count):
-        index, at = _zigzag(payload, at)
-        indexes.append(index)
+    cursor = Cursor(payload, 0)  # Confluent writes these numbers as Avro does
+    try:
+        count = long(cursor)
+        if not 0 <= count <= _NESTED_MAX:
+            raise UndecodableError(Reason.MALFORMED, f"a message within {count} others")
+        indexes = tuple(long(cursor) for _ in range(count))
+    except IndexError as error:
+        message = "it ends within the place of its message in the schema"
+        raise UndecodableError(Reason.MALFORMED, message) from error
     if any(index < 0 for index in indexes):
-        raise UndecodableError(Reason.MALFORMED, f"message {indexes} of its schema")
-    return tuple(indexes) or (0,), at
-
-
-def _zigzag(data: bytes, at: int) -> tuple[int, int]:
-    number = shift = 0
-    while True:
-        if at >= len(data) or shift > 63:  # noqa: PLR2004 - bits
-            raise UndecodableError(Reason.MALFORMED, "it ends within the place of its message in the schema")
-        byte = data[at]
-        number |= (byte & ~_MORE) << shift
-        at, shift = at + 1, shift + 7
-        if byte < _MORE:
-            return (number >> 1) ^ -(number & 1), at
+        raise UndecodableError(Reason.MALFORMED, f"message {[*indexes]} of its schema")
+    return indexes or (0,), cursor.at

@@ -5,7 +5,6 @@ Values count towards the bytes of a record, so that a few bytes cannot become mo
 
 from __future__ import annotations
 
-from base64 import b64encode
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -17,8 +16,9 @@ from google.protobuf.message_factory import GetMessageClass
 from google.protobuf.unknown_fields import UnknownFieldSet
 
 from log_partitioner.formats.dead_letter import Reason
-from log_partitioner.formats.values import Bytes, DeclaredMap
+from log_partitioner.formats.values import Bytes, DeclaredMap, number_or_text
 from log_partitioner.input.json_text import UndecodableError
+from log_partitioner.protoc import WRAPPED
 
 UNKNOWN = "_unknown"
 _VALUE_BYTES = 4  # of JSON, for a value with what parts it from the next
@@ -58,11 +58,8 @@ class MessageReader:
     def special(self) -> dict[str, Convert | None]:
         """Return converters by the full names of messages, enums and fields, in place of those for any."""
         known: dict[str, Convert | None] = {"Struct": self._struct, "ListValue": self._list_value, "Value": self._value}
-        for kind in _WRAPPED:
-            known[f"{kind}Value"] = lambda message, _depth: message.value
-        for kind in ("Float", "Double"):
-            known[f"{kind}Value"] = lambda message, _depth: floating(message.value, 0)
-        known["BytesValue"] = lambda message, _depth: base64(message.value, 0)
+        for kind in WRAPPED:
+            known[f"{kind}Value"] = _wrapped
         return {f"google.protobuf.{name}": convert for name, convert in known.items()}
 
     def read(self, payload: bytes) -> Any:
@@ -102,8 +99,7 @@ class MessageReader:
         size = _VALUE_BYTES + max((len(field.name) for field in descriptor.fields), default=0)
 
         def convert(message: Any, depth: int) -> dict[str, Any]:
-            if depth > self._depth_max:
-                self.go_down(depth)
+            self.go_down(depth)
             made: dict[str, Any] = {}
             present = message.ListFields()
             self.make_room(size * len(present))
@@ -137,10 +133,10 @@ class MessageReader:
                 return self._made[field.enum_type.full_name]
             return self._enum({value.number: value.name for value in reversed(field.enum_type.values)})
         if field.type == FieldDescriptor.TYPE_BYTES:
-            return base64
+            return _bytes
         if field.type == FieldDescriptor.TYPE_STRING and _may_be_no_text(field):
             return _unchecked_text
-        return floating if field.type in _FLOATS else None
+        return _floating if field.type in _FLOATS else None
 
     def _enum(self, names: dict[int, str]) -> Convert:
         def convert(number: int, _depth: int) -> int | str:
@@ -177,7 +173,7 @@ class MessageReader:
         self.make_room(2 * _VALUE_BYTES * len(fields))
         made = []
         for one in fields:
-            value = base64(one.data, 0) if isinstance(one.data, bytes) else one.data
+            value = Bytes.of(one.data) if isinstance(one.data, bytes) else one.data
             nested = self._unknown(value, depth + 2) if isinstance(value, UnknownFieldSet) else value
             made.append({"field": one.field_number, "wire_type": one.wire_type, "value": nested})
         return made
@@ -199,11 +195,23 @@ class MessageReader:
         if kind in (None, "null_value"):
             return None
         value = getattr(message, kind)
-        inner = {"struct_value": self._struct, "list_value": self._list_value, "number_value": floating}.get(kind)
+        inner = {"struct_value": self._struct, "list_value": self._list_value, "number_value": _floating}.get(kind)
         return value if inner is None else inner(value, depth)
 
 
-_WRAPPED = ("Int32", "Int64", "UInt32", "UInt64", "Bool", "String")
+def _bytes(data: bytes, _depth: int) -> Bytes:
+    return Bytes.of(data)
+
+
+def _floating(number: float, _depth: int) -> float | str:
+    return number_or_text(number)
+
+
+def _wrapped(message: Any, _depth: int) -> Any:
+    value = message.value
+    if isinstance(value, bytes):
+        return Bytes.of(value)
+    return number_or_text(value) if isinstance(value, float) else value
 
 
 def _text_or(text_of: Callable[[Any], str | None], convert: Convert) -> Convert:
@@ -253,16 +261,4 @@ def _may_be_no_text(field: FieldDescriptor) -> bool:
 
 def _unchecked_text(value: str | bytes, _depth: int) -> str:
     """Write a string that nobody has checked: it is bytes if it is no UTF-8."""
-    return base64(value, 0) if isinstance(value, bytes) else value
-
-
-def base64(data: bytes, _depth: int) -> Bytes:
-    """Write bytes."""
-    return Bytes(b64encode(data).decode())
-
-
-def floating(number: float, _depth: int) -> float | str:
-    """Write a number; NaN and infinities are text."""
-    if number - number == 0:
-        return number
-    return "NaN" if number != number else "Infinity" if number > 0 else "-Infinity"  # noqa: PLR0124 - as NaN does
+    return Bytes.of(value) if isinstance(value, bytes) else value

@@ -10,7 +10,7 @@ from log_partitioner.formats.dead_letter import Reason
 from log_partitioner.formats.values import Bytes, DeclaredMap
 from log_partitioner.proof.oracle.format import DeadError, Format
 from log_partitioner.proof.oracle.formats.avro import day_of, is_day
-from log_partitioner.protoc import compile_schema
+from log_partitioner.protoc import WRAPPED, compile_schema
 
 if TYPE_CHECKING:
     from log_partitioner.config.settings import InputSettings
@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 
 _VALUE, _NESTED_MAX, _NANOS, _DAY_S, _MORE = 4, 100, 10**9, 86_400, 0x80
 _LAST_DURATION_S = 315_576_000_000
-_WRAPPERS = ["Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes"]
-_WRAPPED = {f"google.protobuf.{kind}Value" for kind in _WRAPPERS}
+_WRAPPED = {f"google.protobuf.{kind}Value" for kind in WRAPPED}
 
 
 def protobuf(settings: InputSettings) -> Format:
