@@ -18,7 +18,7 @@ from log_partitioner.formats.dead_letter import Reason
 from log_partitioner.formats.model import CommittedOffset, Headers, PartitionKey, SourceRecord
 from log_partitioner.formats.schema import FindSchema
 from log_partitioner.formats.values import encode_json
-from log_partitioner.input.decode import Decoded
+from log_partitioner.input.decode import Decoded, RecordDecoder
 from log_partitioner.partitioning.partitioner import Placement, Rejection
 from log_partitioner.proof.oracle import decode as oracle
 from log_partitioner.proof.oracle.equal import canonical
@@ -90,6 +90,15 @@ def assert_judged_alike(
         assert judged.deliverable is not None
         key, event_time_us, unique_id, *_ = judged.deliverable
         assert (placed.key, placed.event_time_us, placed.unique_id) == (key, event_time_us, unique_id)
+
+
+def decode_alike(
+    value: bytes, rules: InputSettings, headers: Headers = (), find_schema: FindSchema | None = None
+) -> Decoded:
+    """Decode a value as the worker does, and hold it to the second opinion."""
+    decoded = RecordDecoder(rules, find_schema).decode(value, headers)
+    assert_decoded_alike(decoded, value, rules, headers, find_schema)
+    return decoded
 
 
 def assert_decoded_alike(

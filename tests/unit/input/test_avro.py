@@ -22,7 +22,7 @@ from log_partitioner.formats.values import Bytes, Date, Decimal, DeclaredMap, Ti
 from log_partitioner.input.decode import RecordDecoder
 from log_partitioner.input.format import SchemaError
 from log_partitioner.input.formats import find_problems
-from tests.fakes.lanes import assert_decoded_alike, settings
+from tests.fakes.lanes import assert_decoded_alike, decode_alike, settings
 from tests.fakes.schemas import with_schema
 
 MAX = 2**63 - 1
@@ -64,8 +64,7 @@ def write(schema: Any, value: Any) -> bytes:
 def decoded(schema: Any, payload: bytes, **rules: Any) -> Any:
     """Decode a payload, hold it to the second opinion, and give its entries, or the one that is bad."""
     given = with_schema(InputSettings(format="avro", **rules), schema)
-    found = RecordDecoder(given).decode(payload)
-    assert_decoded_alike(found, payload, given)
+    found = decode_alike(payload, given)
     return [entry for _, entry, *_ in found.entries] or found.bad[0]
 
 

@@ -16,8 +16,8 @@ from log_partitioner import zstd
 from log_partitioner.config.settings import IdSettings, InputSettings, UserSettings
 from log_partitioner.formats.dead_letter import Reason
 from log_partitioner.formats.model import SourceRecord, TopicPartition
-from log_partitioner.input.decode import Decoded, RecordDecoder
-from tests.fakes.lanes import assert_decoded_alike, recorded, settings
+from log_partitioner.input.decode import Decoded
+from tests.fakes.lanes import decode_alike, recorded, settings
 from tests.strategies import times_as_many
 
 RULES = InputSettings(format="cri")
@@ -27,9 +27,7 @@ ENTRY = {"time": "2016-10-06T00:17:09.669794202Z", "stream": "stdout", "tag": "F
 
 def decode(value: bytes) -> Decoded:
     """Decode lines; the second opinion says the same."""
-    decoded = RecordDecoder(RULES).decode(value)
-    assert_decoded_alike(decoded, value, RULES)
-    return decoded
+    return decode_alike(value, RULES)
 
 
 def written(entry: dict[str, Any]) -> str:

@@ -12,7 +12,7 @@ from log_partitioner.formats.dead_letter import Reason
 from log_partitioner.formats.model import Headers
 from log_partitioner.formats.schema import Schema, SchemaRef
 from log_partitioner.input.decode import Decoded, RecordDecoder
-from tests.fakes.lanes import assert_decoded_alike
+from tests.fakes.lanes import decode_alike
 
 PREFIX = b"\0\0\0\0\7"
 IN_HEADER: Headers = (("__value_schema_id", b"\1" + bytes(16)),)
@@ -20,10 +20,7 @@ IN_HEADER: Headers = (("__value_schema_id", b"\1" + bytes(16)),)
 
 def decode(value: bytes, headers: Headers = (), **rules: Any) -> Decoded:
     """Decode by these rules; the second opinion says the same."""
-    settings = InputSettings(**rules)
-    decoded = RecordDecoder(settings).decode(value, headers)
-    assert_decoded_alike(decoded, value, settings, headers)
-    return decoded
+    return decode_alike(value, InputSettings(**rules), headers)
 
 
 @pytest.mark.parametrize(

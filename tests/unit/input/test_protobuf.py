@@ -17,7 +17,7 @@ from log_partitioner.formats.values import Bytes, DeclaredMap
 from log_partitioner.input.decode import RecordDecoder
 from log_partitioner.input.formats import find_problems
 from log_partitioner.protoc import _compile, compile_schema
-from tests.fakes.lanes import assert_decoded_alike, settings
+from tests.fakes.lanes import assert_decoded_alike, decode_alike, settings
 from tests.fakes.messages import SCHEMA, message_class
 
 FRAMED = InputSettings(format="protobuf", framing="confluent")
@@ -31,8 +31,7 @@ def find(_ref: SchemaRef) -> Schema:
 
 def decoded(value: bytes, rules: InputSettings = FRAMED) -> Any:
     """Decode a value, hold it to the second opinion, and give its entry, or what is bad."""
-    found = RecordDecoder(rules, find).decode(value)
-    assert_decoded_alike(found, value, rules, (), find)
+    found = decode_alike(value, rules, (), find)
     if found.bad:
         (bad,) = found.bad
         return f"{bad.reason}: {bad.message}"

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from log_partitioner.config.settings import InputSettings, UserSettings
 from log_partitioner.formats.dead_letter import Reason
 from log_partitioner.formats.model import SourceRecord, TopicPartition
-from log_partitioner.input.decode import Decoded, RecordDecoder
-from tests.fakes.lanes import assert_decoded_alike, recorded, settings
+from log_partitioner.input.decode import Decoded
+from tests.fakes.lanes import decode_alike, recorded, settings
 from tests.strategies import times_as_many
 
 RULES = InputSettings(format="syslog")
@@ -38,9 +38,7 @@ NEW = {
 
 def decode(value: bytes) -> Decoded:
     """Decode lines; the second opinion says the same."""
-    decoded = RecordDecoder(RULES).decode(value)
-    assert_decoded_alike(decoded, value, RULES)
-    return decoded
+    return decode_alike(value, RULES)
 
 
 def without(entry: dict[str, Any], *names: str) -> dict[str, Any]:

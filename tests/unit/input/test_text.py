@@ -20,7 +20,7 @@ from log_partitioner.formats.model import SourceRecord, TopicPartition
 from log_partitioner.input.decode import Decoded, RecordDecoder
 from log_partitioner.input.formats import find_problems
 from log_partitioner.partitioning.partitioner import Partitioner, Placement
-from tests.fakes.lanes import assert_decoded_alike, settings
+from tests.fakes.lanes import decode_alike, settings
 from tests.strategies import times_as_many
 
 pytest.importorskip("re2", reason="the extra formats is not installed")
@@ -35,9 +35,7 @@ def by(pattern: str | None) -> InputSettings:
 
 def decode(value: bytes, rules: InputSettings = by(PATTERN)) -> Decoded:  # noqa: B008 - a frozen value
     """Decode lines; the second opinion says the same."""
-    decoded = RecordDecoder(rules).decode(value)
-    assert_decoded_alike(decoded, value, rules)
-    return decoded
+    return decode_alike(value, rules)
 
 
 @pytest.mark.parametrize(

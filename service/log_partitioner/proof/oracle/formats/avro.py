@@ -30,7 +30,7 @@ def avro(settings: InputSettings) -> Format:
     return Format(parse_by=lambda schema: _Schema(settings, schema).value_of)
 
 
-class _Bytes:
+class Payload:
     """A payload, of which more and more is read; `room` is what its values may still take as JSON."""
 
     def __init__(self, data: bytes, room: int) -> None:
@@ -38,12 +38,14 @@ class _Bytes:
         self._room = room
 
     def next(self, size: int) -> bytes:
+        """Read so many bytes."""
         if size < 0 or size > len(self.rest):
             raise DeadError(Reason.MALFORMED)
         taken, self.rest = self.rest[:size], self.rest[size:]
         return bytes(taken)
 
     def number(self, size_bits: int = 64) -> int:
+        """Read an integer of at most so many bits."""
         digits: list[int] = []
         while not digits or digits[-1] >= _BASE:
             if len(digits) == _DIGITS_MAX:
@@ -55,24 +57,28 @@ class _Bytes:
         return -(zigzag + 1) // 2 if zigzag % 2 else zigzag // 2
 
     def index(self, count: int) -> int:
+        """Read a number below a count."""
         number = self.number()
         if number not in range(count):
             raise DeadError(Reason.MALFORMED)
         return number
 
     def truth(self) -> bool:
+        """Read 0 or 1."""
         byte = self.next(1)
         if byte not in (b"\0", b"\1"):
             raise DeadError(Reason.MALFORMED)
         return byte == b"\1"
 
     def text(self) -> str:
+        """Read a length, and so many bytes of UTF-8."""
         try:
             return self.next(self.number()).decode()
         except UnicodeDecodeError as error:
             raise DeadError(Reason.INVALID_UNICODE) from error
 
     def use(self, name: str = "", *, values: int = 1) -> None:
+        """Take room for values of a name."""
         self._room -= 4 * values + len(name)
         if self._room < 0:
             raise DeadError(Reason.RECORD_TOO_LARGE)
@@ -88,7 +94,7 @@ class _Schema:
 
     def value_of(self, payload: bytes) -> object:
         """Read a payload to its end."""
-        data = _Bytes(payload, self._room)
+        data = Payload(payload, self._room)
         value = self._value(self._schema, data, 1)
         if len(data.rest):
             raise DeadError(Reason.MALFORMED)
@@ -121,7 +127,7 @@ class _Schema:
         ]
         return resolved
 
-    def _value(self, schema: Any, data: _Bytes, depth: int) -> Any:
+    def _value(self, schema: Any, data: Payload, depth: int) -> Any:
         if isinstance(schema, list):
             return self._branch(schema, schema[data.index(len(schema))], data, depth)
         match schema["type"]:
@@ -152,14 +158,14 @@ class _Schema:
                 return _of_bytes(schema, data.next(data.number()))
         return _of_bytes(schema, data.next(schema["size"]))
 
-    def _branch(self, branches: list[Any], branch: Any, data: _Bytes, depth: int) -> Any:
+    def _branch(self, branches: list[Any], branch: Any, data: Payload, depth: int) -> Any:
         if sum("is_named" in one for one in branches) <= 1 or branch["type"] == "null":
             return self._value(branch, data, depth)
         self._go_down(depth)
         data.use(branch["tag"])
         return {branch["tag"]: self._value(branch, data, depth + 1)}
 
-    def _items(self, schema: Any, data: _Bytes, depth: int, *, is_map: bool) -> Any:
+    def _items(self, schema: Any, data: Payload, depth: int, *, is_map: bool) -> Any:
         self._go_down(depth)
         items: Any = DeclaredMap() if is_map else []
         while (count := data.number()) != 0:

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 from log_partitioner.formats.dead_letter import Reason
 from log_partitioner.formats.values import Bytes, DeclaredMap
 from log_partitioner.proof.oracle.format import DeadError, Format
-from log_partitioner.proof.oracle.formats.avro import day_of, is_day
+from log_partitioner.proof.oracle.formats.avro import Payload, day_of, is_day
 from log_partitioner.protoc import WRAPPED, compile_schema
 
 if TYPE_CHECKING:
     from log_partitioner.config.settings import InputSettings
     from log_partitioner.formats.schema import Schema
 
-_VALUE, _NESTED_MAX, _NANOS, _DAY_S, _MORE = 4, 100, 10**9, 86_400, 0x80
+_VALUE, _NESTED_MAX, _NANOS, _DAY_S = 4, 100, 10**9, 86_400
 _LAST_DURATION_S = 315_576_000_000
 _WRAPPED = {f"google.protobuf.{kind}Value" for kind in WRAPPED}
 
@@ -44,14 +44,14 @@ class ProtobufMessages:
         assert self._schema is not None
         indexes: list[int] = []
         if self._settings.framing != "none":
-            count, payload = _zigzag(payload)
+            data = Payload(payload, room=0)  # its numbers are those of Avro
+            count = data.number()
             if count not in range(_NESTED_MAX + 1):
                 raise DeadError(Reason.MALFORMED)
-            for _ in range(count):
-                index, payload = _zigzag(payload)
-                if index < 0:
-                    raise DeadError(Reason.MALFORMED)
-                indexes.append(index)
+            indexes = [data.number() for _ in range(count)]
+            payload = bytes(data.rest)
+        if any(index < 0 for index in indexes):
+            raise DeadError(Reason.MALFORMED)
         try:
             kind = self._schema.message(name=self._settings.schema_message, indexes=tuple(indexes) or (0,))
         except ValueError as error:
@@ -157,14 +157,6 @@ class ProtobufMessages:
         self._room -= size
         if self._room < 0:
             raise DeadError(Reason.RECORD_TOO_LARGE)
-
-
-def _zigzag(data: bytes) -> tuple[int, bytes]:
-    digits = next((data[:size] for size in range(1, 11) if size <= len(data) and data[size - 1] < _MORE), None)
-    if digits is None:
-        raise DeadError(Reason.MALFORMED)
-    number = sum(digit % 128 * 128**place for place, digit in enumerate(digits))
-    return (-(number + 1) // 2 if number % 2 else number // 2), data[len(digits) :]
 
 
 def _name(field: Any) -> str:
