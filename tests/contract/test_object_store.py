@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -31,6 +30,7 @@ from log_partitioner.config.s3_settings import S3Settings
 from log_partitioner.control.deadline import Deadline
 from log_partitioner.errors import KeyTakenError, ReadBackError, StoreRefusedError, UnmetError, UploadError
 from log_partitioner.runtime.uploader import Upload, Uploader, bytes_upload
+from tests.contract.endpoint import endpoint
 from tests.contract.http_s3 import CUT_AFTER, CUT_BEFORE, NO_ETAG, Fault, HttpS3, serve, trickle
 from tests.contract.store_suite import ObjectStoreContract, Place, Reader
 from tests.fakes.clock import FakeClock
@@ -514,30 +514,16 @@ def roles() -> Iterator[tuple[str, list[dict[str, list[str]]]]]:
     """Give the address of a service that lets anybody assume any role for a minute, and what it was asked."""
     asked: list[dict[str, list[str]]] = []
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            """Answer."""
-            number = len(asked)
-            asked.append(parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode()))
-            ends = (datetime.now(UTC) + timedelta(minutes=1)).isoformat()
-            keys = {"AccessKeyId": f"key-{number}", "SecretAccessKey": "s", "SessionToken": f"token-{number}"}
-            inner = "".join(f"<{name}>{value}</{name}>" for name, value in {**keys, "Expiration": ends}.items())
-            body = f"<R><AssumeRoleResult><Credentials>{inner}</Credentials></AssumeRoleResult></R>".encode()
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+    def answer(body: bytes) -> bytes:
+        number = len(asked)
+        asked.append(parse_qs(body.decode()))
+        ends = (datetime.now(UTC) + timedelta(minutes=1)).isoformat()
+        keys = {"AccessKeyId": f"key-{number}", "SecretAccessKey": "s", "SessionToken": f"token-{number}"}
+        inner = "".join(f"<{name}>{value}</{name}>" for name, value in {**keys, "Expiration": ends}.items())
+        return f"<R><AssumeRoleResult><Credentials>{inner}</Credentials></AssumeRoleResult></R>".encode()
 
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name is http.server's
-            """Say nothing."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}", asked
-    finally:
-        server.shutdown()
-        server.server_close()
+    with endpoint(answer, content_type="text/xml") as address:
+        yield address, asked
 
 
 def test_backoff_grows_to_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,10 +4,8 @@ import argparse
 import json
 import os
 import subprocess
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from confluent_kafka.admin import (
@@ -22,6 +20,7 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
+from tests.contract.endpoint import endpoint
 from tests.integration.harness import CLIENT_PROPERTIES, REPOSITORY, Deployment
 from tests.integration.msk_signer.aws_msk_iam_sasl_signer.MSKAuthTokenProvider import unsecured
 from tests.stack.kafka_helper import KafkaHelper
@@ -216,25 +215,9 @@ def _snake(text: str) -> str:
 def token_server(subject: str, *, life_s: float) -> Iterator[str]:
     """Give the address of an endpoint that answers every request with a token."""
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            """Answer."""
-            self.rfile.read(int(self.headers["Content-Length"]))
-            token, _ = unsecured(subject, life_s)
-            body = json.dumps({"access_token": token, "token_type": "Bearer", "expires_in": life_s}).encode()
-            self.send_response(200)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+    def answer(_body: bytes) -> bytes:
+        token, _ = unsecured(subject, life_s)
+        return json.dumps({"access_token": token, "token_type": "Bearer", "expires_in": life_s}).encode()
 
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name is http.server's
-            """Say nothing."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}/token"
-    finally:
-        server.shutdown()
-        server.server_close()
+    with endpoint(answer, content_type="application/json") as address:
+        yield f"{address}/token"
