@@ -185,7 +185,14 @@ def test_json_of_a_request_gives_the_rows_of_its_protobuf(data: LogsData) -> Non
 def test_any_json_of_a_request_is_decoded_as_the_second_opinion_says(data: LogsData, chance: Any) -> None:
     """Members of any type stand anywhere."""
     text = json_of(data)
-    for old, new in ((b'"stringValue"', b'"else"'), (b"[", b"{}"), (b'"key"', b'"k"'), (b"{}", b"[7]"), (b'"', b"7")):
+    for old, new in (
+        (b'"stringValue"', b'"else"'),
+        (b"[", b"{}"),
+        (b'"key"', b'"k"'),
+        (b"{}", b"[7]"),
+        (b'"', b"7"),
+        (b"{}", b"null"),
+    ):
         places = [at for at in range(len(text)) if text.startswith(old, at)]
         if places and chance.random() < 0.4:
             at = chance.choice(places)

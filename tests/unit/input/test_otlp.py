@@ -181,6 +181,9 @@ def test_zeros_are_absent_as_in_protobuf() -> None:
     [
         b'{"resourceLogs": [{}], "resource_logs": [{}]}',
         b'{"resourceLogs": [{"resource": {"entityRefs": [{"idKeys": "x"}]}}]}',
+        b'{"resourceLogs": [null]}',
+        b'{"resourceLogs": [{"scopeLogs": [null]}]}',
+        b'{"resourceLogs": [{"scopeLogs": [{"logRecords": [null]}]}]}',
     ],
 )
 def test_request_of_another_form_is_dead(payload: bytes) -> None:

@@ -110,8 +110,6 @@ class _Texts:
         return self._read(value, _DATA, 1)
 
     def _read(self, value: Any, form: Any, depth: int) -> Any:
-        if value is None:
-            return None
         if isinstance(form, dict):
             self._require(value, dict, depth)
             made: dict[str, Any] = {}
@@ -135,7 +133,9 @@ class _Texts:
 
     def _member(self, key: str, member: Any, form: dict[str, Any], depth: int) -> tuple[str, Any]:
         found = [name for name in form if key in (name, _snake(name))]
-        return (_snake(found[0]), self._read(member, form[found[0]], depth + 1)) if found else (key, member)
+        if not found:
+            return key, member
+        return _snake(found[0]), None if member is None else self._read(member, form[found[0]], depth + 1)
 
     def _any(self, value: Any, depth: int) -> Any:
         kinds = list(value) if isinstance(value, dict) else []
@@ -155,11 +155,9 @@ class _Texts:
             case "bytesValue":
                 return _bytes(inner)
             case "arrayValue" | "kvlistValue" as kind:
-                if not isinstance(inner, dict) or not isinstance(inner.get("values", []), list) or len(inner) > 1:
+                values = inner.get("values", []) if isinstance(inner, dict) else None
+                if not isinstance(values, list) or set(inner) - {"values"}:
                     return value
-                if inner and "values" not in inner:
-                    return value
-                values = inner.get("values", [])
                 return self._pairs(values, depth) if kind == "kvlistValue" else self._elements(values, depth)
         return value
 
