@@ -23,6 +23,7 @@ class Poll:
         tps: Sequence[int],
         offsets: Sequence[int],
         timestamps_ms: Sequence[int],
+        rules: Sequence[int],
         /,
     ) -> None: ...
 
@@ -49,7 +50,7 @@ class Taken:
 
 class Lane:
     types: Types
-    def __init__(self, rules: dict[str, Any], bounds: dict[str, int], bytes_max: int, /) -> None: ...
+    def __init__(self, rules: Sequence[dict[str, Any] | None], bounds: dict[str, int], bytes_max: int, /) -> None: ...
     def begin(self, is_full: bool, /) -> None: ...
     def key_number(self, user: str, hour: int, following: int, /) -> int: ...
     def take(

@@ -732,10 +732,9 @@ impl Columns {
     /// Takes the rows of a block; a ValueError says what is wrong with it, and then nothing more can be taken.
     fn add(&mut self, block: &[u8], rows: usize, plan: usize, reference: &str) -> PyResult<()> {
         let mut from = Input { data: block, at: 0, size: 0 };
-        (0..rows)
-            .try_for_each(|_| self.row(&mut from, plan, reference))
-            .and_then(|()| if from.at == block.len() { Ok(()) } else { Err("a block has more bytes than rows") })
-            .map_err(PyValueError::new_err)
+        let read = (0..rows).try_for_each(|_| self.row(&mut from, plan, reference));
+        let is_whole = if from.at == block.len() { Ok(()) } else { Err("a block has more bytes than rows") };
+        read.and(is_whole).map_err(PyValueError::new_err)
     }
 
     #[getter]

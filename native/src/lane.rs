@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PyDict};
 
-use crate::records::{Reader, Record};
+use crate::records::{Reader, Record, Row};
 use crate::texts::Texts;
 use crate::types::{Bounds, Types};
 
@@ -23,6 +23,8 @@ pub struct Poll {
     tps: Vec<u32>,
     offsets: Vec<i64>,
     timestamps_ms: Vec<i64>,
+    /// Of each TopicPartition: the number of the rules for its records.
+    rules: Vec<usize>,
 }
 
 #[pymethods]
@@ -30,7 +32,7 @@ impl Poll {
     #[new]
     fn new(
         values: Vec<Option<PyBackedBytes>>, keys: Vec<Option<PyBackedBytes>>, tps: Vec<u32>, offsets: Vec<i64>,
-        timestamps_ms: Vec<i64>,
+        timestamps_ms: Vec<i64>, rules: Vec<usize>,
     ) -> PyResult<Self> {
         if !keys.is_empty() && keys.len() != values.len() {
             return Err(PyValueError::new_err("columns of different lengths"));
@@ -38,7 +40,7 @@ impl Poll {
         if tps.len() != values.len() || offsets.len() != values.len() || timestamps_ms.len() != values.len() {
             return Err(PyValueError::new_err("columns of different lengths"));
         }
-        Ok(Poll { values, keys, tps, offsets, timestamps_ms })
+        Ok(Poll { values, keys, tps, offsets, timestamps_ms, rules })
     }
 }
 
@@ -78,11 +80,18 @@ type Covered = (u32, u64, u64, i64, i64, i64, usize);
 /// The fast lane of one worker; a batch is begun by `begin`.
 #[pyclass]
 pub struct Lane {
-    reader: Reader,
-    keys: HashMap<Box<[u8]>, u32>,
+    /// By number of the rules; none where these read no record.
+    readers: Vec<Option<Reader>>,
+    keys: KeyNumbers,
     /// Those of the open batch, and of the next one if they are not too many.
     #[pyo3(get)]
     types: Py<Types>,
+}
+
+/// The numbers of PartitionKeys in the open batch.
+#[derive(Default)]
+struct KeyNumbers {
+    numbers: HashMap<Box<[u8]>, u32>,
     key: Vec<u8>,
 }
 
@@ -108,10 +117,12 @@ struct Columns {
     gaps: Vec<(u32, i64, i64)>,
 }
 
-/// Types of which nothing is known yet, with a reader that begins with them.
-fn begin(reader: &mut Reader, py: Python<'_>, bounds: Bounds) -> PyResult<Py<Types>> {
+/// Types of which nothing is known yet, with readers that begin with them.
+fn begin(readers: &mut [Option<Reader>], py: Python<'_>, bounds: Bounds) -> PyResult<Py<Types>> {
     let mut types = Types::with_bounds(bounds);
-    reader.shapes.begin(&mut types);
+    for reader in readers.iter_mut().flatten() {
+        reader.shapes.begin(&mut types);
+    }
     Py::new(py, types)
 }
 
@@ -124,21 +135,22 @@ struct Reach {
 
 #[pymethods]
 impl Lane {
-    /// `rules` are those of `log_partitioner.batch.fast_lane` by name; a path is the keys that lead to a value. Once
-    /// types take `bytes_max`, no record brings a new one.
+    /// `rules` are those of `log_partitioner.batch.fast_lane` by name, some for each topic that has its own; a path is the
+    /// keys that lead to a value. Once types take `bytes_max`, no record brings a new one.
     #[new]
-    fn new(py: Python<'_>, rules: &Bound<'_, PyDict>, bounds: Bounds, bytes_max: usize) -> PyResult<Self> {
-        let mut reader = Reader::new(rules, bytes_max)?;
-        let types = begin(&mut reader, py, bounds)?;
-        Ok(Lane { reader, keys: HashMap::new(), types, key: Vec::new() })
+    fn new(py: Python<'_>, rules: Vec<Option<Bound<'_, PyDict>>>, bounds: Bounds, bytes_max: usize) -> PyResult<Self> {
+        let reader = |rules: Option<&Bound<'_, PyDict>>| rules.map(|rules| Reader::new(rules, bytes_max)).transpose();
+        let mut readers = rules.iter().map(|rules| reader(rules.as_ref())).collect::<PyResult<Vec<_>>>()?;
+        let types = begin(&mut readers, py, bounds)?;
+        Ok(Lane { readers, keys: KeyNumbers::default(), types })
     }
 
     /// Begin a batch: PartitionKeys are numbered anew; if types are too many, all are forgotten.
     fn begin(&mut self, py: Python<'_>, is_full: bool) -> PyResult<()> {
-        self.keys = HashMap::new();
+        self.keys = KeyNumbers::default();
         if is_full {
             let bounds = self.types.borrow(py).bounds.clone();
-            self.types = begin(&mut self.reader, py, bounds)?;
+            self.types = begin(&mut self.readers, py, bounds)?;
         }
         Ok(())
     }
@@ -146,7 +158,7 @@ impl Lane {
     /// Give the number of a PartitionKey in this batch: what it is, or `next`, which it then has.
     fn key_number(&mut self, user: &str, hour: i64, next: u32) -> u32 {
         let key = [user.as_bytes(), &hour.to_le_bytes()].concat().into_boxed_slice();
-        *self.keys.entry(key).or_insert(next)
+        *self.keys.numbers.entry(key).or_insert(next)
     }
 
     /// Take records from `first` on, up to the first that is not plain, or a bound.
@@ -207,64 +219,65 @@ impl Lane {
             if out.weight >= reach.weight_max || out.source_bytes + size > reach.bytes_max {
                 break;
             }
+            let Some(Some(reader)) = self.readers.get_mut(poll.rules[tp]) else { break };
             let is_next = next_offsets[tp] >= 0 && offset >= next_offsets[tp];
             let key = poll.keys.get(at).and_then(|key| key.as_deref());
-            if !is_next || self.reader.read(&Record { text, key, timestamp_ms }, types).is_err() {
+            if !is_next || reader.read(&Record { text, key, timestamp_ms }, types).is_err() {
                 break;
             }
             if rows_tps[tp] < 0 {
                 rows_tps[tp] = i64::from(tps) + out.new_tps.len() as i64;
                 out.new_tps.push(tp as u32);
             }
-            for index in 0..self.reader.rows.len() {
-                self.add(index, keys, &mut out);
+            for (index, row) in reader.rows.iter_mut().enumerate() {
+                let key = self.keys.number(&reader.users[row.user.0..row.user.1], row.hour, keys, &mut out.new_keys);
+                out.add(row, index as u32, key);
                 out.tp_of.push(rows_tps[tp] as u32);
                 out.offsets.push(offset);
                 out.timestamps_ms.push(if timestamp_ms > TIMESTAMP_MS_MAX { -1 } else { timestamp_ms });
-                let (start, end) = self.reader.rows[index].text;
-                texts.append(&text[start..end]);
+                texts.append(&text[row.text.0..row.text.1]);
             }
             out.records += 1;
             out.source_bytes += size;
-            out.weight += self.reader.rows.len() as u64 + size / KIB;
+            out.weight += reader.rows.len() as u64 + size / KIB;
             if offset > next_offsets[tp] {
                 out.gaps.push((tp as u32, next_offsets[tp], offset));
             }
             next_offsets[tp] = offset + 1;
-            cover(&mut out.covered, tp as u32, self.reader.rows.len() as u64, offset, timestamp_ms, at);
+            cover(&mut out.covered, tp as u32, reader.rows.len() as u64, offset, timestamp_ms, at);
         }
         out
     }
+}
 
-    /// Add what a row of the record that was read last says of itself.
-    fn add(&mut self, index: usize, keys: u32, out: &mut Columns) {
-        let row = &mut self.reader.rows[index];
+impl Columns {
+    /// Add what a row says of itself.
+    fn add(&mut self, row: &mut Row, index: u32, key: u32) {
         if let Some(id) = row.id.take() {
-            out.ids.push((out.key_of.len() as u32, id));
+            self.ids.push((self.key_of.len() as u32, id));
         }
         let size = row.text.1 - row.text.0;
-        out.indexes.push(index as u32);
-        out.event_times_us.push(row.event_time_us);
-        out.text_sizes.push(size as u32);
-        out.text_bytes += size as u64;
-        out.fallbacks += u64::from(row.is_fallback);
-        let (user, hour) = (row.user, row.hour);
-        out.type_of.push(row.entry_type);
-        let key = self.key_of(user, hour, keys, out);
-        out.key_of.push(key);
+        self.indexes.push(index);
+        self.event_times_us.push(row.event_time_us);
+        self.text_sizes.push(size as u32);
+        self.text_bytes += size as u64;
+        self.fallbacks += u64::from(row.is_fallback);
+        self.type_of.push(row.entry_type);
+        self.key_of.push(key);
     }
+}
 
-    /// The number of the PartitionKey of a user of `self.reader.users`.
-    fn key_of(&mut self, (start, end): (usize, usize), hour: i64, keys: u32, out: &mut Columns) -> u32 {
-        let user = &self.reader.users[start..end];
+impl KeyNumbers {
+    /// The number of a PartitionKey; `keys` are how many the batch had when `new` were none.
+    fn number(&mut self, user: &[u8], hour: i64, keys: u32, new: &mut Vec<(String, i64)>) -> u32 {
         self.key.clear();
         self.key.extend_from_slice(user);
         self.key.extend_from_slice(&hour.to_le_bytes());
-        let known = self.keys.get(self.key.as_slice()).copied();
+        let known = self.numbers.get(self.key.as_slice()).copied();
         known.unwrap_or_else(|| {
-            let number = keys + out.new_keys.len() as u32;
-            self.keys.insert(self.key.as_slice().into(), number);
-            out.new_keys.push((String::from_utf8_lossy(user).into_owned(), hour));
+            let number = keys + new.len() as u32;
+            self.numbers.insert(self.key.as_slice().into(), number);
+            new.push((String::from_utf8_lossy(user).into_owned(), hour));
             number
         })
     }

@@ -133,6 +133,11 @@ def _rules(settings: Settings) -> dict[str, Any]:
     }
 
 
+def _settings_of_rules(settings: Settings) -> list[Settings]:
+    """Return the settings by the number of their rules: 0 is for topics that have none of their own."""
+    return [settings]
+
+
 class FastLane:
     """Used by one recorder, one batch after the other; numbers the PartitionKeys of the open one."""
 
@@ -140,8 +145,10 @@ class FastLane:
         assert native.module is not None, "the fast lane is not installed"
         self._native = native.module
         bounds = settings.schema_bounds._asdict()
-        self._lane: log_partitioner_native.Lane = native.module.Lane(_rules(settings), bounds, bytes_max)
-        self._has_keys = "key" in (*settings.user.paths, *settings.time.paths, *settings.id.paths)
+        each = _settings_of_rules(settings)
+        rules = [None if why_no_lane(one) else _rules(one) for one in each]
+        self._lane: log_partitioner_native.Lane = native.module.Lane(rules, bounds, bytes_max)
+        self._has_keys = any("key" in (*one.user.paths, *one.time.paths, *one.id.paths) for one in each)
         self._poll: Poll | None = None
         self._columns: log_partitioner_native.Poll | None = None
         self._types = CompiledTypes(self._lane.types)
@@ -223,6 +230,7 @@ class FastLane:
             poll.tp_of,
             poll.offsets,
             poll.timestamps_ms,
+            [0] * len(poll.tps),
         )
         return columns
 
