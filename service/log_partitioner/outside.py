@@ -16,12 +16,12 @@ from log_partitioner.adapters.kafka.topics import KafkaTopics
 from log_partitioner.adapters.object_store import S3Store
 from log_partitioner.adapters.preflight import Ask, Need, ask_once, asked
 from log_partitioner.adapters.schema_registry import SchemaRegistry, schema_finder
+from log_partitioner.batch.topic_rules import RulesByTopic
 from log_partitioner.config.settings import Settings
 from log_partitioner.control.deadline import Deadline
 from log_partitioner.errors import CommitAbortedError, LogPartitionerError, StopError
 from log_partitioner.formats.schema import Kind
-from log_partitioner.input.decode import RecordDecoder
-from log_partitioner.partitioning.partitioner import Partitioner, Rejection
+from log_partitioner.partitioning.partitioner import Rejection
 from log_partitioner.trial import newest
 
 SAMPLE_RECORDS, SAMPLE_ENTRIES = 200, 2000
@@ -41,7 +41,8 @@ def asks_of_registry(settings: Settings, registry: SchemaRegistry | None) -> lis
     """Return the question to a registry, if there is one."""
     if registry is None:
         return []
-    kind: Kind = "global_id" if settings.input.framing == "apicurio8" else "id"
+    framings = {reading.input.framing for _, reading in settings.each_reading()} - {"none"}
+    kind: Kind = "global_id" if framings == {"apicurio8"} else "id"
     return [asked("schema registry: schemas can be read", partial(registry.check, kind))]
 
 
@@ -59,9 +60,10 @@ def misfit_of(settings: Settings) -> str:
     """
     if settings.dead_letters.share_max >= 1:
         return ""
-    decoder, partitioner = RecordDecoder(settings.input, schema_finder(settings)), Partitioner(settings)
+    rules = RulesByTopic(settings, schema_finder(settings))
     for topic in settings.kafka.source_topics:
         entries, dead = 0, Counter[str]()
+        _, decoder, partitioner = rules[topic]
         try:
             with KafkaTopics.of(settings.kafka) as topics:
                 for record in newest(topics, topic, SAMPLE_RECORDS):

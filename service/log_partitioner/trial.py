@@ -60,9 +60,11 @@ class TrialSettings(Settings):
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    source = parser.add_mutually_exclusive_group(required=True)
-    source.add_argument("file", nargs="?", help="a file with one record a line, or - for the standard input")
-    source.add_argument("--topic", help="read the newest records of this topic instead, without joining the group")
+    parser.add_argument("file", nargs="?", help="a file with one record a line, or - for the standard input")
+    parser.add_argument(
+        "--topic",
+        help="try the settings of this topic; without a file, on its newest records, without joining the group",
+    )
     parser.add_argument("--records", type=int, default=500, help="so many at most (default: %(default)s)")
 
 
@@ -70,13 +72,16 @@ def main(options: argparse.Namespace, settings: Settings) -> int:
     """Try the settings on a sample; returns 0, 1 if most entries are dead, 2 if there is no sample.
 
     Raises:
-        SettingsError: no broker is set, and a topic is asked for.
+        SettingsError: no broker is set, and a topic is to be read.
     """
-    if options.topic is not None and settings.kafka.bootstrap_servers == _ABSENT:
+    if options.file is None and options.topic is None:
+        sys.stderr.write("a file or --topic is needed: see log-partitioner try --help\n")
+        return 2
+    if options.file is None and settings.kafka.bootstrap_servers == _ABSENT:
         raise SettingsError(
             ["kafka.bootstrap_servers (LOGP_KAFKA__BOOTSTRAP_SERVERS) is not set, and --topic needs it"]
         )
-    trial = Trial(settings)
+    trial = Trial(settings if options.topic is None else settings.of_topic(options.topic))
     try:
         for record in _sample(options, settings):
             trial.take(record)
@@ -90,7 +95,7 @@ def main(options: argparse.Namespace, settings: Settings) -> int:
 
 
 def _sample(options: argparse.Namespace, settings: Settings) -> Iterator[SourceRecord]:
-    if options.topic is not None:
+    if options.file is None:
         with KafkaTopics.of(settings.kafka) as topics:
             yield from newest(topics, options.topic, options.records)
     elif options.file == "-":

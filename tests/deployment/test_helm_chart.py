@@ -129,6 +129,7 @@ def test_chart_settings_of_every_type_arrive_unchanged(tmp_path: Path, monkeypat
         "config.time.future_max_s": "1m",
         "config.s3.conditional": False,
         "config.s3.endpoint_url": None,
+        "config.topics": {"app-logs": {"input": {"record_bytes_max": "1MiB"}, "user": {"paths": ["client"]}}},
     }
     json_values = tuple(f"{path}={json.dumps(value)}" for path, value in values.items())
 
@@ -144,6 +145,8 @@ def test_chart_settings_of_every_type_arrive_unchanged(tmp_path: Path, monkeypat
     assert settings.kafka.client_properties == {
         "security.protocol": "SSL", "fetch.max.bytes": "104857600", "debug": "cgrp", "socket.keepalive.enable": "true",
     }  # fmt: skip
+    of_topic = settings.of_topic("app-logs")
+    assert (of_topic.input.record_bytes_max, of_topic.user.paths) == (1_048_576, ("client",))
     assert settings.s3.conditional is False
     assert settings.s3.endpoint_url is None
 
@@ -153,6 +156,7 @@ def test_chart_settings_of_every_type_arrive_unchanged(tmp_path: Path, monkeypat
     [
         ("config.flush.interval=3", "'interval' not allowed"),
         ("config.flush.interval_s=soon", "does not match pattern"),
+        ("config.topics.app-logs.input.form=x", "'form' not allowed"),
         ("config.s3.secret_key=x", "'secret_key' not allowed"),
         ("config.http.port=0", "minimum"),
         ("config.kafka.group_protocol=eager", "value must be one of"),

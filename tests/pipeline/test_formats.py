@@ -19,7 +19,7 @@ from log_partitioner.proof.oracle.equal import canonical
 from log_partitioner.protoc import compile_schema
 from log_partitioner_pipeline.audit.auditor import Auditor, Options
 from log_partitioner_pipeline.audit.result import Window
-from tests.integration.harness import Deployment
+from tests.integration.harness import ANY_TIMESTAMP, Deployment
 from tests.integration.one_worker import run_through
 from tests.integration.readback import Row, read_objects
 from tests.pipeline.conftest import Lake
@@ -193,6 +193,40 @@ def test_same_entries_are_the_same_rows_in_each_format(count: int, forms: dict[s
         if "registry" in name:
             audit_on_spark(world.lake_of(deployment))
     assert sorted(expected) == [one["n"] for one in given]
+
+
+def test_topics_of_one_worker_are_read_by_settings_of_their_own(
+    forms: dict[str, Form], kafka: KafkaHelper, s3: S3Helper, tmp_path: Path, lake_of: Callable[..., Lake]
+) -> None:
+    """JSON, lines of a web server and Avro side by side, of the same users: each entry once, both audits clean."""
+    count, names = 300, Names("topics")
+    web, binary = (
+        kafka.create_topic(names.topic(role), partitions=2, config=ANY_TIMESTAMP) for role in ("web", "binary")
+    )
+    settings = {
+        "LOGP_KAFKA__SOURCE_TOPICS": json.dumps([names.topic("source"), web, binary]),
+        "LOGP_TOPICS": json.dumps(
+            {
+                web: {"input": {"format": "access-log"}},
+                binary: {"input": {"format": "avro", "schema_file": str(tmp_path / "log.avsc")}},
+            }
+        ),
+    }
+    given = entries(count)
+    lines = [f'192.0.2.1 - {one["user"]} [04/Mar/2026:05:06:07 +0000] "GET / HTTP/1.1" 200 {one["n"]}' for one in given]
+    deployment = Deployment(kafka=kafka, s3=s3, names=names, root=tmp_path, partitions=PARTITIONS, settings=settings)
+    with deployment:
+        kafka.produce_values(deployment.source, map(forms["json"].write, given))
+        kafka.produce_values(web, map(str.encode, lines))
+        kafka.produce_values(binary, map(as_avro, given))
+        worker = deployment.start("w1")
+        kafka.wait_for("all records", lambda: deployment.metric("w1", "records_total") == 3 * count, timeout_s=60)
+        assert deployment.stop_all() == {"w1": 0}, worker.last_lines()
+    assert deployment.require_clean().json["counts"]["entries_in_files"] == 3 * count
+    rows = [row for found in read_objects(deployment) for row in found.rows]
+    assert sorted(row.entry["n"] for row in rows if "n" in row.entry) == sorted(2 * [one["n"] for one in given])
+    assert {row.user for row in rows if "bytes" in row.entry} == {one["user"] for one in given}
+    audit_on_spark(lake_of(deployment))
 
 
 def requests(given: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ from log_partitioner.config.s3_settings import CONNECT_TIMEOUT_S
 from log_partitioner.config.settings import Settings, TimeSettings
 from log_partitioner.config.sources import SourcedSettings, read_settings
 from log_partitioner.errors import SettingsError
+from log_partitioner.input.formats import find_problems
 from log_partitioner.version import product_version
 from log_partitioner_pipeline.config import PipelineSettings
 from tools.docs.settings_schema import groups
@@ -93,6 +95,34 @@ def test_sources_win_in_their_order(environment: pytest.MonkeyPatch, tmp_path: P
     assert (settings.flush.interval_s, settings.flush.bytes_max) == (20, 20)
     assert settings.http.port == 10
     assert settings.worker == "lower-case-too"
+
+
+def test_topic_has_its_own_settings_and_the_workers_for_the_others(
+    environment: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """From a file as from a variable; also the content of a file goes along to where the file is not."""
+    schema = tmp_path / "log.avsc"
+    schema.write_text('{"type": "map", "values": "string"}')
+    file = tmp_path / "settings.toml"
+    file.write_text(
+        f'[topics.web.input]\nformat = "access-log"\n[topics.app.input]\nformat = "avro"\nschema_file = "{schema}"\n'
+    )
+    environment.setenv("LOGP_KAFKA__SOURCE_TOPICS", "web,app,other")
+    environment.setenv("LOGP_INPUT__RECORD_BYTES_MAX", "1MiB")
+    environment.setenv("LOGP_TIME__ZONE", "Europe/Berlin")
+    environment.setenv("LOGP_CONFIG_FILE", str(file))
+    of_file = load(find_problems)
+    environment.delenv("LOGP_CONFIG_FILE")
+    sections = {topic: own.model_dump(mode="json", exclude_unset=True) for topic, own in of_file.topics.items()}
+    environment.setenv("LOGP_TOPICS", json.dumps(sections))
+    assert load(find_problems) == of_file
+    schema.unlink()
+    elsewhere = pickle.loads(pickle.dumps(of_file))  # noqa: S301 - our own
+    assert elsewhere.of_topic("other") is elsewhere
+    web, app = elsewhere.of_topic("web"), elsewhere.of_topic("app")
+    assert (web.input.format, web.input.record_bytes_max, str(web.time.zone)) == ("access-log", 2**20, "Europe/Berlin")
+    assert app.input.schema_content == b'{"type": "map", "values": "string"}'
+    assert web.input.schema_content is None
 
 
 @pytest.mark.parametrize("linked", [False, True])

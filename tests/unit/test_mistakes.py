@@ -63,12 +63,17 @@ REFUSED = [
     Mistake(46, {"LOGP_INPUT__FORMAT": "protobuf", "LOGP_INPUT__FRAMING": "apicurio8", "LOGP_REGISTRY__URL": "http://r:8081"}, "input.format protobuf is not read in input.framing apicurio8: none and confluent are"),
     Mistake(46, {"LOGP_INPUT__SCHEMA_MESSAGE": "a.Log"}, "input.schema_message has no effect: it names a message of input.schema_file"),
     Mistake(46, {"LOGP_INPUT__SCHEMA_FILE": "/no/log.avsc"}, "input.schema_file has no effect: input.format json has no schemas"),
-    Mistake(46, {"LOGP_REGISTRY__URL": "http://r:8081"}, "registry.url has no effect: input.format json has no schemas"),
+    Mistake(46, {"LOGP_REGISTRY__URL": "http://r:8081"}, "registry.url has no effect: input.format json takes no schema from it"),
     Mistake(46, {"LOGP_INPUT__FORMAT": "avro", "LOGP_INPUT__SCHEMA_FILE": "/no/log.avsc"}, "input.schema_file names no file that can be read: /no/log.avsc"),
     Mistake(26, {"LOGP_KAFKA__BOOTSTRAP_SERVERS": "kafka://broker:9092"}, "kafka.bootstrap_servers: kafka://broker:9092 begins with what is no listener of Kafka: give host:port alone"),
     Mistake(47, {"LOGP_INPUT__FORMAT": "text"}, "input.format text needs an input.pattern with named groups: (?P<time>"),
     Mistake(47, {"LOGP_INPUT__FORMAT": "text", "LOGP_INPUT__PATTERN": "(?P<user>"}, "input.pattern is no pattern of RE2: missing ): (?P<user>"),
     Mistake(47, {"LOGP_INPUT__PATTERN": "(?P<user>.*)"}, "input.pattern has no effect: input.format json has a form of its own"),
+    Mistake(49, {"LOGP_TOPICS": '{"web": {"input": {"format": "access-log"}}}'}, "topics.web has no effect: kafka.source_topics has no such topic"),
+    Mistake(49, {"LOGP_TOPICS": '{"app-logs": {"input": {"form": "json"}}}'}, "topics (LOGP_TOPICS): app-logs.input.form names no setting"),
+    Mistake(49, {"LOGP_TOPICS": '{"app-logs": {"inputs": {}}}'}, "topics (LOGP_TOPICS): app-logs.inputs names no setting"),
+    Mistake(49, {"LOGP_TOPICS": '{"app-logs": {"input": {"format": "avro"}}}'}, "topics.app-logs: input.format avro takes its schemas from input.schema_file, or from registry.url: set one"),
+    Mistake(49, {"LOGP_TOPICS": '{"app-logs": {"input": {"inexact_numbers": "text"}}}'}, "topics.app-logs: input.inexact_numbers is of all topics, since entries of several share an object"),
     Mistake(48, {"LOGP_TIME__FORMAT": "%H:%M:%S"}, "time.format (LOGP_TIME__FORMAT) must be a day, a month and more, such as %d/%m/%Y %H:%M:%S"),
 ]  # fmt: skip
 ACCEPTED = [

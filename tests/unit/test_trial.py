@@ -132,6 +132,21 @@ class _Topics:
             yield from (SourceRecord(tp, offset, None, None, None, ()) for offset in range(first, end))
 
 
+def test_file_is_tried_by_the_settings_of_a_topic(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a broker; and without a file or a topic there is nothing to try."""
+    monkeypatch.setenv("LOGP_TOPICS", '{"old": {"user": {"paths": "who"}}}')
+    monkeypatch.setenv("LOGP_KAFKA__SOURCE_TOPICS", "old,new")
+    sample = tmp_path / "sample"
+    sample.write_text('{"who": "ann", "time": "2026-03-04T05:06:07Z"}\n')
+    assert cli.main(["try", str(sample), "--topic", "old"]) == 0
+    assert "line 1: user ann" in capsys.readouterr().out
+    assert cli.main(["try", str(sample), "--topic", "new"]) == 1
+    assert cli.main(["try"]) == 2
+    assert "a file or --topic is needed" in capsys.readouterr().err
+
+
 def test_topic_gives_its_newest_records_of_each_partition() -> None:
     """As many of each as make the sample."""
     topics: Any = _Topics()

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from log_partitioner.config.kafka_properties import ALLOWED, SECRET
+from log_partitioner.config.settings import TopicSettings
 from tools.docs.settings_schema import Group, Setting, groups
 
 _UNPRIVILEGED_PORT_MIN = 1024
@@ -39,6 +40,9 @@ def _config() -> dict[str, Any]:
     properties["additionalProperties"] = {"type": ["string", "number", "boolean"]}
     # Probes and scrapes need a port that is known, and that a process without privileges may open.
     by_name["http"]["port"]["minimum"] = _UNPRIVILEGED_PORT_MIN
+    # A topic has the same sections as the worker, some of them.
+    of_topic = {name: {"$ref": f"#/properties/config/properties/{name}"} for name in TopicSettings.model_fields}
+    plain["topics"]["additionalProperties"] = _object(of_topic, [])
     sections = {name: _object(properties, _NEEDED.get(name, [])) for name, properties in by_name.items()}
     return _object(plain | sections, list(_NEEDED))
 

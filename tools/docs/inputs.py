@@ -243,9 +243,11 @@ Made by `python -m tools.docs` from `tools/docs/inputs.py`; do not edit. Each li
 settings, has these rows, or becomes this dead letter (`tests/unit/input/test_forms.py`).
 
 Beside what is named, `user.paths = user` and `time.paths = time`. `log-partitioner try FILE` and `try --topic T` show
-what settings make of records of your own; DESIGN 3.1 says what each format does in detail. `avro` and `protobuf` take a
-schema from `input.schema_file`, too. `text`, `protobuf` and `otlp` need the extra `formats`; Debezium and CloudEvents
-are read by their paths. Kafka's own compression (`compression.type`) is undone by the client and plays no part here.
+what settings make of records of your own; DESIGN 3.1 says what each format does in detail. One worker reads topics of
+several forms: `topics` gives single ones settings of their own, as `LOGP_TOPICS='{"web": {"input": {"format":
+"access-log"}}}'`, and `try FILE --topic web` tries them. `avro` and `protobuf` take a schema from `input.schema_file`,
+too. `text`, `protobuf` and `otlp` need the extra `formats`; Debezium and CloudEvents are read by their paths. Kafka's
+own compression (`compression.type`) is undone by the client and plays no part here.
 
 """
 _ROWS = """\

@@ -20,11 +20,11 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- .Values.serviceAccount.name | default (include "log-partitioner.fullname" .) -}}
 {{- end -}}
 
-{{/* The settings as variables: `flush: {interval_s: 30}` is LOGP_FLUSH__INTERVAL_S: "30". Below a section lists and
-maps are values, as JSON; null is left out. toJson writes large numbers in full where quote would write 2e+09. */}}
+{{/* The settings as variables: `flush: {interval_s: 30}` is LOGP_FLUSH__INTERVAL_S: "30". Below a section, and
+under topics, lists and maps are values, as JSON; null is left out. toJson writes large numbers in full where quote would write 2e+09. */}}
 {{- define "log-partitioner.variables" -}}
 {{- range $section, $settings := .Values.config -}}
-{{- if kindIs "map" $settings -}}
+{{- if and (kindIs "map" $settings) (ne $section "topics") -}}
 {{- range $setting, $value := $settings -}}
 {{- if not (kindIs "invalid" $value) }}
 {{ printf "LOGP_%s__%s" $section $setting | upper }}: {{ include "log-partitioner.text" $value | quote }}

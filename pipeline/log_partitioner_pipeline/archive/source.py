@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql import types as T
 
 from log_partitioner.adapters.schema_registry import schema_finder
-from log_partitioner.proof.oracle.decode import Decoder
 from log_partitioner.proof.oracle.judge import Judge
-from log_partitioner.proof.oracle.locate import Surroundings, id_of, parse_path, values_at
+from log_partitioner.proof.oracle.locate import Surroundings, parse_path, values_at
 from log_partitioner_pipeline.archive.rows import value_of_entry
 from log_partitioner_pipeline.frames import ENTRY, Row, map_rows, struct
 from log_partitioner_pipeline.kafka import record_of
@@ -49,9 +48,8 @@ def identify(messages: DataFrame, settings: JobSettings) -> DataFrame:
 
 def entries_of(messages: Iterable[Row], *, settings: Settings, paths: Iterable[str]) -> Iterator[Row]:
     """Yield the entries of messages as rows of `IDENTIFIED`, with the values at these paths."""
-    find_schema = schema_finder(settings)
-    judge, decoder = Judge(settings, find_schema), Decoder(settings.input, find_schema)
-    id_paths, value_paths = (tuple(map(parse_path, some)) for some in (settings.id.paths, paths))
+    judge = Judge(settings, schema_finder(settings))
+    value_paths = tuple(map(parse_path, paths))
     for message in messages:
         record = record_of(message)
         common = record.tp._asdict() | {"offset": record.offset, "timestamp_ms": record.timestamp_ms}
@@ -59,13 +57,13 @@ def entries_of(messages: Iterable[Row], *, settings: Settings, paths: Iterable[s
         if not judged.entries:
             yield common | {"index": -1}
             continue
-        decoded = decoder.decode(record.value, record.headers)
-        here = Surroundings(record, None, decoder.parse)
+        decoded = judge.decode(record)
+        here = Surroundings(record, None, judge.parse)
         for index, (one, (value, _, envelope)) in enumerate(zip(judged.entries, decoded.entries, strict=True)):
             around = here.within(envelope)
             row = common | {"index": index, "deliverable": one.deliverable is not None}
             if value is not None:
-                row["id"] = id_of(id_paths, value, around) or None  # empty: none, as in the archive
+                row["id"] = judge.id_of(value, around) or None  # empty: none, as in the archive
             if one.deliverable is not None and value is not None:
                 user, date, hour = one.deliverable.key
                 row |= {"user": user, "date": date, "hour": hour, "event_time_us": one.deliverable.event_time_us}

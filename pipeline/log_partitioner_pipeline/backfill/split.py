@@ -18,10 +18,11 @@ from log_partitioner.adapters.schema_registry import UNKNOWN_S, schema_finder
 from log_partitioner.avro.entry_types import EntryTypes
 from log_partitioner.avro.infer import TooDeepError, TooManyFieldsError
 from log_partitioner.batch.messages import dead_letters_of
+from log_partitioner.batch.topic_rules import RulesByTopic
 from log_partitioner.formats.dead_letter import Reason
 from log_partitioner.formats.model import PartitionKey, SourceRecord
-from log_partitioner.input.decode import Bad, RecordDecoder, refused
-from log_partitioner.partitioning.partitioner import Partitioner, Placement, Rejection
+from log_partitioner.input.decode import Bad, refused
+from log_partitioner.partitioning.partitioner import Placement, Rejection
 from log_partitioner_pipeline.backfill.held import WHOLE
 from log_partitioner_pipeline.kafka import MESSAGE, record_of
 
@@ -49,15 +50,14 @@ _BYTES_AT_ONCE = 8 * 1024 * 1024
 class SplitRules(NamedTuple):
     """The worker's rules for one record; for one thread."""
 
-    decoder: RecordDecoder
-    partitioner: Partitioner
+    by_topic: RulesByTopic
     types: EntryTypes
 
 
 def rules_of(settings: Settings) -> SplitRules:
     """Make the rules of these settings."""
-    decoder = RecordDecoder(settings.input, schema_finder(settings, unknown_after_s=UNKNOWN_S))
-    return SplitRules(decoder, Partitioner(settings), EntryTypes(settings.schema_bounds))
+    by_topic = RulesByTopic(settings, schema_finder(settings, unknown_after_s=UNKNOWN_S))
+    return SplitRules(by_topic, EntryTypes(settings.schema_bounds))
 
 
 def pieces_of(messages: DataFrame, held: DataFrame, settings: Settings) -> DataFrame:
@@ -88,7 +88,8 @@ def split(row: dict[str, Any], rules: SplitRules) -> Iterator[dict[str, Any]]:
     if WHOLE in held:
         return
     record = record_of(row)
-    decoded = rules.decoder.decode(record.value, record.headers) if record.unreadable is None else refused(record)
+    decode = rules.by_topic[record.tp.topic].decoder.decode
+    decoded = decode(record.value, record.headers) if record.unreadable is None else refused(record)
     bad = [one for one in decoded.bad if one.number not in held and not (one.number is None and held)]
     by_key: dict[PartitionKey, list[int]] = {}
     for index, entry, _, around in decoded.entries:
@@ -110,7 +111,7 @@ def _place(
     entry: dict[str, Any], envelope: dict[str, Any] | None, record: SourceRecord, rules: SplitRules
 ) -> Placement | Rejection:
     """Place an entry; one for which no schema has room is recognised by itself, before any row."""
-    placed = rules.partitioner.partition(entry, envelope, record)
+    placed = rules.by_topic[record.tp.topic].partitioner.partition(entry, envelope, record)
     if isinstance(placed, Placement):
         try:
             rules.types.of(entry)

@@ -175,12 +175,13 @@ class Writer:
     def _add(self, piece: Row, rows: Rows) -> None:
         """Add the entries of a piece: the recorder's steps."""
         record, key = record_of(piece), PartitionKey(piece["user"], piece["date"], piece["hour"])
-        decoded = self._rules.decoder.decode(record.value, record.headers)
+        _, decoder, partitioner = self._rules.by_topic[record.tp.topic]
+        decoded = decoder.decode(record.value, record.headers)
         entries = {one[0]: one for one in decoded.entries}
         root = root_of(record)
         for index in piece["indexes"]:
             _, entry, text, around = entries[index]
-            placed = self._rules.partitioner.partition(entry, around, record)
+            placed = partitioner.partition(entry, around, record)
             assert isinstance(placed, Placement), f"{record.tp} {record.offset} {index} had a place, now: {placed}"
             assert placed.key == key, f"{record.tp} {record.offset} {index}: {placed.key} was {key}"
             number = rows.add(record, index, key, self._rules.types.of(entry), text, placed.event_time_us)

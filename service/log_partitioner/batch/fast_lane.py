@@ -83,6 +83,8 @@ def why_no_lane(settings: Settings) -> str | None:
     """Say why there is no fast lane; None if there is one."""
     if not is_fast(settings):
         return "fast_lane is off" if settings.fast_lane == "off" else "not installed"
+    if settings.topics:
+        return "topics have settings of their own"
     if format_of(settings.input).compiled is None:
         return f"input.format is {settings.input.format}"
     if settings.input.framing != "none":

@@ -20,7 +20,7 @@ from log_partitioner.batch.reference_lines import SOURCE_BYTES
 from log_partitioner.batch.rows import Rows
 from log_partitioner.batch.types import CompiledTypes, Types
 from log_partitioner.config.settings import Layout, SchemaBounds, Settings
-from log_partitioner.input.decode import RecordDecoder
+from log_partitioner.input.json_text import JsonDecoder
 
 Hour = tuple[str, int]
 _Run = tuple[int, int, int, int, int | None]
@@ -66,7 +66,7 @@ def seal_rules(settings: Settings) -> SealRules:
     lines_max = settings.kafka.message_bytes_max - settings.kafka.inline_text_max - MESSAGE_HEAD_BYTES
     return SealRules(
         bounds=settings.schema_bounds,
-        decode=RecordDecoder(settings.input).json.decode_again,
+        decode=JsonDecoder(keep_inexact_text=settings.input.inexact_numbers == "text").decode_again,
         layout=settings.layout,
         packed_bytes_max=spool.packed_bytes_max,
         schema_texts_min=SCHEMA_TEXTS_MIN,

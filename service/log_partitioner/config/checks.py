@@ -52,7 +52,7 @@ def load(*more: Callable[[Settings], Iterable[str]], kind: type[Settings] = Sett
 
 def find_problems(settings: Settings) -> list[str]:
     """Find everything that contradicts itself; one sentence each."""
-    checks = (_sizes, _topics, _places, _paths, _properties, _msk, _credentials, _registry)
+    checks = (_sizes, _topics, _places, _readings, _properties, _msk, _credentials, _registry)
     return [problem for check in checks for problem in check(settings)]
 
 
@@ -110,6 +110,19 @@ def _places(settings: Settings) -> Iterator[str]:
         if address.scheme not in ("http", "https") or not address.hostname:
             shown = s3.endpoint_url if "@" not in s3.endpoint_url else "..."
             yield f"s3.endpoint_url ({shown!r}) must begin with http:// or https:// and a host"
+
+
+def _readings(settings: Settings) -> Iterator[str]:
+    for topic, own in settings.topics.items():
+        if topic not in settings.kafka.source_topics:
+            yield f"topics.{topic} has no effect: kafka.source_topics has no such topic"
+        if (
+            own.input.inexact_numbers != settings.input.inexact_numbers
+            and "inexact_numbers" in own.input.model_fields_set
+        ):
+            yield f"topics.{topic}: input.inexact_numbers is of all topics, since entries of several share an object"
+    for place, reading in settings.each_reading():
+        yield from (f"{place}{problem}" for problem in _paths(reading))
 
 
 def _paths(settings: Settings) -> Iterator[str]:

@@ -6,13 +6,14 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal, NamedTuple
 from zoneinfo import ZoneInfo
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from log_partitioner.config.flush_settings import FlushSettings
 from log_partitioner.config.kafka_properties import ALLOWED, Role, is_allowed
@@ -31,6 +32,7 @@ from log_partitioner.config.section import (
     StartAt,
     TimeFormat,
     Zone,
+    object_of,
 )
 from log_partitioner.config.sources import SourcedSettings
 from log_partitioner.formats.object_key import key_safe
@@ -182,6 +184,21 @@ class IdSettings(Section):
     """Paths to the unique id, tried in this order."""
 
 
+class TopicSettings(Section):
+    """Settings that a source topic has of its own; `Settings.of_topic` puts the worker's where none is given."""
+
+    input: InputSettings = InputSettings()
+    user: UserSettings = UserSettings()
+    time: TimeSettings = TimeSettings()
+    id: IdSettings = IdSettings()
+
+
+def _section_with(worker: Section, own: Section) -> Section:
+    """Return a section in which the settings that a topic gives stand in place of the worker's."""
+    given = {name: getattr(own if name in own.model_fields_set else worker, name) for name in type(worker).model_fields}
+    return type(worker).model_construct(worker.model_fields_set | own.model_fields_set, **given)
+
+
 class SchemaBounds(NamedTuple):
     """Bounds of one aggregated schema (DESIGN 3.3); the first three are rules by position, and so part of the join.
 
@@ -277,6 +294,10 @@ class Settings(SourcedSettings):
     user: UserSettings = UserSettings()
     time: TimeSettings = TimeSettings()
     id: IdSettings = IdSettings()
+    topics: Annotated[dict[str, TopicSettings], BeforeValidator(object_of)] = Field(
+        {}, examples=[{"nginx": {"input": {"format": "access-log"}, "user": {"paths": "client"}}}]
+    )
+    """Settings of sections input, user, time and id that single source topics have of their own, as {"topic": {"section": {"setting": value}}}; the worker's hold for what is not given."""
     partition: PartitionSettings = PartitionSettings()
     flush: FlushSettings = FlushSettings()
     dead_letters: DeadLettersSettings = DeadLettersSettings()
@@ -285,6 +306,24 @@ class Settings(SourcedSettings):
     verify: VerifySettings = VerifySettings()
     http: HttpSettings = HttpSettings()
     log: LogSettings = LogSettings()
+
+    @cached_property
+    def _by_topic(self) -> dict[str, Settings]:
+        return {
+            topic: self.model_copy(
+                update={name: _section_with(getattr(self, name), getattr(own, name)) for name in own.model_fields_set}
+            )
+            for topic, own in self.topics.items()
+        }
+
+    def of_topic(self, topic: str) -> Settings:
+        """Return the settings by which records of a source topic are read: these, if it has none of its own."""
+        return self._by_topic.get(topic, self)
+
+    def each_reading(self) -> Iterator[tuple[str, Settings]]:
+        """Yield these settings and those of single topics, each behind the begin of sentences about it."""
+        yield "", self
+        yield from ((f"topics.{topic}: ", settings) for topic, settings in self._by_topic.items())
 
     @property
     def secrets(self) -> list[str]:

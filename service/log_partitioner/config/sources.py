@@ -47,6 +47,8 @@ _SENTENCES: Mapping[str, str] = {
     "path_type": "must be the path of a file or directory",
     "tuple_type": "must be a list",
     "too_short": "must have at least {min_length} element(s)",
+    "extra_forbidden": "names no setting",
+    "model_type": "must be an object: names with values",
     "dict_type": "must be an object: names with values",
     "value_error": "{error}",
 }
@@ -228,7 +230,8 @@ def _setting_of(place: tuple[int | str, ...], fields: Mapping[SettingPath, Field
 def _sentence(path: SettingPath, problem: Any, field: FieldInfo, prefix: str) -> str:
     """Say what is wrong with a value, by the name and the variable of its setting."""
     inside = problem["loc"][len(path) :]
-    which = f": {inside[0] if isinstance(inside[0], str) else f'element {inside[0] + 1}'}" if inside else ""
+    names = (part if isinstance(part, str) else f"element {part + 1}" for part in inside)
+    which = f": {'.'.join(names)}" if inside else ""
     said = _SENTENCES.get(problem["type"], "is no value that it can have").format_map(problem.get("ctx", {}))
     variable = variable_of(path, prefix=prefix)
     if problem["type"] != "missing":

@@ -62,10 +62,12 @@ def refused(record: SourceRecord) -> Decoded:
 class RecordDecoder:
     """Decodes the values of source records by one set of rules; `json` decodes the text in them."""
 
-    def __init__(self, rules: InputSettings, find_schema: FindSchema | None = None) -> None:
+    def __init__(
+        self, rules: InputSettings, find_schema: FindSchema | None = None, json: JsonDecoder | None = None
+    ) -> None:
         self._rules = rules
         self._find_schema = find_schema
-        self.json = JsonDecoder(keep_inexact_text=rules.inexact_numbers == "text")
+        self.json = json or JsonDecoder(keep_inexact_text=rules.inexact_numbers == "text")
         form = format_of(rules)
         self._split, self._read, self._read_by = form.split, form.read, form.read_by
         if form.read_by is not None and rules.schema_content is not None:

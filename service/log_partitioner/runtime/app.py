@@ -257,7 +257,7 @@ class Process:
         verification = self.worker.verification
         if verification.differences and self._settings.verify.on_difference != "report":
             self.health.difference = verification.story()
-        json = self.worker.recorder.decoder.json
+        json = self.worker.recorder.rules.json
         if json.rounded:
             self.metrics.add("inexact_numbers", json.rounded)
             json.rounded = 0

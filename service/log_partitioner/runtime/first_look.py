@@ -14,11 +14,12 @@ import structlog
 
 from log_partitioner.batch.batch import ClosedBatch
 from log_partitioner.batch.fast_lane import TakenRun
+from log_partitioner.batch.topic_rules import RulesByTopic
 from log_partitioner.boundary import Poll
 from log_partitioner.config.settings import Settings
 from log_partitioner.errors import PathsError
 from log_partitioner.formats.model import SourceRecord
-from log_partitioner.input.decode import Decoded, RecordDecoder
+from log_partitioner.input.decode import Decoded
 
 ENTRIES = 1000  # of a source topic that are looked at in a process
 FEW = 10  # entries of which nothing is said yet,
@@ -46,11 +47,11 @@ class _Look:
 class FirstLook:
     """Counts the first entries of each source topic; used by one recorder. Costs nothing once it has seen enough."""
 
-    def __init__(self, settings: Settings, decoder: RecordDecoder) -> None:
+    def __init__(self, settings: Settings, rules: RulesByTopic) -> None:
         self.has_fit = False
         """A batch was not almost all dead: whatever a sample said, the settings fit the source."""
-        self._settings = settings
-        self._decode = decoder.decode
+        self._share_max = settings.dead_letters.share_max
+        self._rules = rules
         self._looks = {topic: _Look() for topic in settings.kafka.source_topics}
         self._poll: Poll | None = None
         self._topic_of: list[str] = []
@@ -78,9 +79,10 @@ class FirstLook:
         look = self._looks.get(run.covered[0].tp.topic) if self._looks and run.covered else None
         if look is None:
             return
+        decode = self._rules[run.covered[0].tp.topic].decoder.decode
         for at in range(first, first + run.records, max(1, run.records // SAMPLES)):
             if look.samples < SAMPLES:
-                look.sample(self._decode(poll.values[at]))
+                look.sample(decode(poll.values[at]))
         self._count(run.covered[0].tp.topic, look, run.entries, 0, run.fallbacks)
 
     def recorded(self, record: SourceRecord, decoded: Decoded, *, dead: int, timestamps: int) -> None:
@@ -106,14 +108,15 @@ class FirstLook:
             self._looks.pop(topic, None)
 
     def _judge(self, topic: str, look: _Look) -> None:
-        has_no_envelope = bool(self._settings.input.entries_path) and look.samples >= FEW and not look.envelopes
-        unread = look.timestamps if self._settings.time.paths else 0  # without a path it is wanted so
+        settings = self._rules[topic].settings
+        has_no_envelope = bool(settings.input.entries_path) and look.samples >= FEW and not look.envelopes
+        unread = look.timestamps if settings.time.paths else 0  # without a path it is wanted so
         if 2 * (look.dead + unread) <= look.entries and not has_no_envelope:
             return
         del self._looks[topic]
         self._log.warning(
             "paths_doubted", topic=topic, entries=look.entries, dead_letters=look.dead,
-            record_timestamps=look.timestamps, envelopes=look.envelopes, settings=_paths_of(self._settings),
+            record_timestamps=look.timestamps, envelopes=look.envelopes, settings=_paths_of(settings),
             fields=list(_shown(look.fields)),
             advice=f"`log-partitioner try --topic {topic}` shows what the settings make of its newest records",
         )  # fmt: skip
@@ -126,7 +129,7 @@ class FirstLook:
         Raises:
             PathsError: it is; nothing of it is committed.
         """
-        entries, dead, share_max = batch.entries, batch.dead, self._settings.dead_letters.share_max
+        entries, dead, share_max = batch.entries, batch.dead, self._share_max
         self.has_fit |= entries >= TOO_FEW_TO_STOP and dead < share_max * entries
         if share_max >= 1 or entries < TOO_FEW_TO_STOP or dead < share_max * entries:
             return
@@ -139,9 +142,12 @@ class FirstLook:
         look = _Look()
         for letter in batch.dead_letters[:SAMPLES]:
             if letter.record.unreadable is None:
-                look.sample(self._decode(letter.record.value, letter.record.headers))
+                decode = self._rules[letter.record.tp.topic].decoder.decode
+                look.sample(decode(letter.record.value, letter.record.headers))
         each = ", ".join(f"{reason} {count}" for reason, count in reasons.most_common())
-        paths = (f"{name}: {', '.join(values)}; " for name, values in _paths_of(self._settings).items())
+        paths = (
+            f"{name}: {', '.join(values)}; " for name, values in _paths_of(self._rules[topics[0]].settings).items()
+        )
         raise PathsError(
             f"{dead} of the first {entries} entries of {', '.join(topics)} are dead letters ({each}); nothing was "
             f"committed, since the group has committed nothing there before; {''.join(paths)}try settings on a sample: "

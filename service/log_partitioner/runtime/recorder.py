@@ -16,6 +16,7 @@ from log_partitioner.batch.fast_lane import FastLane, TakenRun, is_fast, why_no_
 from log_partitioner.batch.messages import dead_letters_of
 from log_partitioner.batch.progress import Progress, Tracker
 from log_partitioner.batch.rows import Rows
+from log_partitioner.batch.topic_rules import RulesByTopic
 from log_partitioner.batch.types import make_types
 from log_partitioner.boundary import Poll, Spool
 from log_partitioner.config.settings import Settings
@@ -24,10 +25,10 @@ from log_partitioner.formats import offset_metadata
 from log_partitioner.formats.dead_letter import Reason
 from log_partitioner.formats.model import CommittedOffset, SourceRecord, TopicPartition
 from log_partitioner.formats.schema import FindSchema
-from log_partitioner.input.decode import Bad, Decoded, RecordDecoder, refused
+from log_partitioner.input.decode import Bad, Decoded, refused
 from log_partitioner.partitioning.chain import place_of
 from log_partitioner.partitioning.locate import root_of
-from log_partitioner.partitioning.partitioner import Partitioner, Rejection
+from log_partitioner.partitioning.partitioner import Rejection
 from log_partitioner.runtime.first_look import FirstLook
 
 
@@ -40,16 +41,14 @@ class Recorder:
 
     def __init__(self, settings: Settings, spool: Spool, find_schema: FindSchema | None = None) -> None:
         self.outcomes: Counter[str] = Counter()
-        self.decoder = RecordDecoder(settings.input, find_schema)
-        self.first_look = FirstLook(settings, self.decoder)
+        self.rules = RulesByTopic(settings, find_schema)
+        self.first_look = FirstLook(settings, self.rules)
         self._batch: Batch | None = None
         self._tracker = Tracker()
         self._memory_bytes_max = settings.spool.memory_bytes_max
         self._is_fast = is_fast(settings)
-        self._discards_replays = settings.input.discard_replays
         self._bounds = settings.schema_bounds
         self._spool = spool
-        self._partitioner = Partitioner(settings)
         self._types = EntryTypes(settings.schema_bounds)
         self._lane = None if why_no_lane(settings) else FastLane(settings)
 
@@ -61,7 +60,8 @@ class Recorder:
 
     def place(self, tp: TopicPartition, start: CommittedOffset, *, is_new: bool = False) -> None:
         """Start at an offset that is committed, or that the policy gave; the open batch must not cover any of it."""
-        ways = offset_metadata.decode(start.metadata).ways or {} if self._discards_replays else None
+        discards = self.rules[tp.topic].settings.input.discard_replays
+        ways = offset_metadata.decode(start.metadata).ways or {} if discards else None
         self._tracker.place(tp, start, is_new=is_new, ways=ways)
 
     @property
@@ -200,7 +200,8 @@ class Recorder:
             progress.cover_replay(record, place)
             batch.source_bytes += len(record.value or b"")
             return len(record.value or b"") // 1024
-        decoded = self.decoder.decode(record.value, record.headers) if record.unreadable is None else refused(record)
+        decode = self.rules[record.tp.topic].decoder.decode
+        decoded = decode(record.value, record.headers) if record.unreadable is None else refused(record)
         timestamps = batch.record_timestamps
         bad = decoded.bad + self._write_entries(record, decoded, batch)
         if bad:
@@ -234,10 +235,10 @@ class Recorder:
     def _write_entries(self, record: SourceRecord, decoded: Decoded, batch: Batch) -> list[Bad]:
         """Write the entries of one record; returns those that could not be written."""
         bad: list[Bad] = []
-        rows, types = batch.rows, self._types
+        rows, types, partitioner = batch.rows, self._types, self.rules[record.tp.topic].partitioner
         root = root_of(record)
         for index, entry, text, around in decoded.entries:
-            placed = self._partitioner.partition(entry, around, record)
+            placed = partitioner.partition(entry, around, record)
             if isinstance(placed, Rejection):
                 bad.append(Bad(index, placed.reason, placed.message))
                 continue

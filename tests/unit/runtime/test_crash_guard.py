@@ -54,7 +54,7 @@ def ending_when(
     worker: FakeWorker, is_time: Callable[[bytes | None], bool], end: type[BaseException] = Killed
 ) -> FakeWorker:
     """Have a worker end when it decodes such a value."""
-    decoder = worker.recorder.decoder
+    decoder = worker.recorder.rules["app"].decoder
     decode = decoder.decode
 
     def decode_or_end(value: bytes | None, _headers: Headers) -> Decoded:

@@ -10,12 +10,12 @@ import pytest
 from structlog.testing import capture_logs
 
 from log_partitioner import native
+from log_partitioner.batch.topic_rules import RulesByTopic
 from log_partitioner.config.settings import InputSettings, Settings, TimeSettings, UserSettings
 from log_partitioner.control.flush_history import Flushed
 from log_partitioner.errors import PathsError
 from log_partitioner.formats.dead_letter import DeadLetter, Reason
 from log_partitioner.formats.model import FATAL, SourceRecord, TopicPartition
-from log_partitioner.input.decode import RecordDecoder
 from log_partitioner.runtime.first_look import ENTRIES, FirstLook
 from tests.fakes.lanes import opened, record_all, settings
 from tests.fakes.records import P0, P1, poll_of
@@ -237,5 +237,6 @@ def test_first_batch_of_records_that_may_not_be_decoded_is_told_without_fields()
         for n in range(200)
     )
     batch: Any = SimpleNamespace(entries=200, dead=200, spans={P0: (0, 200)}, dead_letters=letters)
+    rules = rules_of().settings
     with pytest.raises(PathsError, match="fields that were seen: none"):
-        FirstLook(rules_of().settings, RecordDecoder(InputSettings())).require_fit(batch, set())
+        FirstLook(rules, RulesByTopic(rules)).require_fit(batch, set())

@@ -12,10 +12,21 @@ from log_partitioner.batch.batch import ClosedBatch, Opening
 from log_partitioner.batch.messages import rows_in
 from log_partitioner.batch.seal import SealedObject, seal
 from log_partitioner.boundary import Membership
-from log_partitioner.config.settings import SchemaBounds, Settings, SpoolSettings
+from log_partitioner.config.settings import (
+    IdSettings,
+    InputSettings,
+    SchemaBounds,
+    Settings,
+    SpoolSettings,
+    TimeSettings,
+    TopicSettings,
+    UserSettings,
+)
 from log_partitioner.formats.dead_letter import Reason
-from log_partitioner.formats.model import CommittedOffset, SourceRecord
+from log_partitioner.formats.model import CommittedOffset, SourceRecord, TopicPartition
+from log_partitioner.proof.oracle.judge import Judge
 from log_partitioner.runtime.recorder import Recorder
+from tests.fakes.lanes import recorded, settings
 from tests.fakes.records import P0, P1, entry, record
 from tests.fakes.spool import FakeSpool
 from tests.fakes.worker import SEAL_RULES, settings_of
@@ -56,6 +67,40 @@ class Bench:
         """Give (TopicPartition, offset, index) of all rows of a batch."""
         metas = [row["_meta"] for _, rows in self.objects(batch) for row in rows]
         return [(one["partition"], one["offset"], one["index"]) for one in metas]
+
+
+def test_topics_are_recorded_by_settings_of_their_own() -> None:
+    """As the second opinion reads them: a form, a user and a time of their own each; others by the worker's."""
+    topics = {
+        "web": TopicSettings(
+            input=InputSettings(format="access-log"),
+            user=UserSettings(paths=("client",)),
+            id=IdSettings(paths=("request",)),
+        ),
+        "old": TopicSettings(
+            user=UserSettings(paths=("who",)), time=TimeSettings(paths=("at",), missing="dead-letter")
+        ),
+    }
+    values = {
+        "web": b'192.0.2.1 - ann [04/Mar/2026:05:06:07 +0000] "GET / HTTP/1.1" 200 12',
+        "old": b'[{"who": "bob", "at": "2026-03-04T07:00:00Z"}, {"who": "bob", "time": "2026-03-04T07:00:00Z"}]',
+        "app": b'{"user": "eve", "time": "2026-03-04T09:00:00Z"}',
+    }
+    rules = settings(topics=topics)
+    given = [
+        SourceRecord(TopicPartition(topic, 0), offset, 1_772_600_000_000, None, value, ())
+        for offset, (topic, value) in enumerate(values.items())
+    ]
+    rows, dead = recorded(given, rules, is_fast=False)
+    judge = Judge(rules)
+    judged = {(one.offset, n): entry.deliverable for one in given for n, entry in enumerate(judge.judge(one).entries)}
+    assert {place: (row.key, row.event_time_us, row.id) for place, row in rows.items()} == {
+        place: (one.key, one.event_time_us, one.id) for place, one in judged.items() if one is not None
+    }
+    assert [row.key.user for row in rows.values()] == ["192.0.2.1", "bob", "eve"]
+    assert [row.key.hour for row in rows.values()] == [5, 7, 9]
+    assert rows[0, 0].id == "GET / HTTP/1.1"
+    assert dead == {1: 1}
 
 
 def test_one_bad_entry_costs_its_neighbours_nothing() -> None:

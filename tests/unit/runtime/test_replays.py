@@ -218,14 +218,14 @@ def test_ways_move_with_the_offset_and_go_back_with_it() -> None:
 def test_record_that_waits_for_a_schema_is_no_replay_of_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     """(1) Its schema cannot be had now, and nothing of it is recorded; (2) it comes again, and is recorded."""
     recorder = recorder_at(CommittedOffset(0))
-    decode, answers = recorder.decoder.decode, [RegistryError("down"), None]
+    decode, answers = recorder.rules["app"].decoder.decode, [RegistryError("down"), None]
 
     def decode_later(*given: object) -> object:
         if (error := answers.pop(0)) is not None:
             raise error
         return decode(*given)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(recorder.decoder, "decode", decode_later)
+    monkeypatch.setattr(recorder.rules["app"].decoder, "decode", decode_later)
     with pytest.raises(RegistryError):
         recorder.record(chained(0, 17, 0))
     recorder.record(chained(0, 17, 0))

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 from log_partitioner.config.settings import InputSettings, Settings
 from log_partitioner.formats.schema import Schema
-from log_partitioner.input.format import Format, FormatError, SchemaError
+from log_partitioner.input.format import Format, FormatError, Read, SchemaError
 from log_partitioner.input.formats.access_log import access_log
 from log_partitioner.input.formats.avro import avro
 from log_partitioner.input.formats.cri import cri
@@ -43,21 +43,27 @@ def format_of(rules: InputSettings) -> Format:
 
 
 def find_problems(settings: Settings) -> Iterator[str]:
-    """Find what a format lacks: a package, a pattern, a schema; and a schema that is none, or that nothing asks for."""
+    """Find what formats lack: a package, a pattern, a schema; and a schema that is none, or that nothing asks for."""
+    asked = False
+    for place, reading in settings.each_reading():
+        try:
+            read_by = format_of(reading.input).read_by
+        except FormatError as error:
+            yield f"{place}{error}"
+            asked = True  # who knows
+            continue
+        asked |= read_by is not None and reading.input.schema_file is None
+        yield from (f"{place}{problem}" for problem in _schema_problems(reading, read_by))
+    if settings.registry.url is not None and not asked:
+        formats = ", ".join(sorted({reading.input.format for _, reading in settings.each_reading()}))
+        yield f"registry.url has no effect: input.format {formats} takes no schema from it"
+
+
+def _schema_problems(settings: Settings, read_by: Callable[[Schema], Read] | None) -> Iterator[str]:
     rules, registry = settings.input, settings.registry.url
-    try:
-        read_by = format_of(rules).read_by
-    except FormatError as error:
-        yield str(error)
-        return
     if read_by is None:
-        for name, value in (("input.schema_file", rules.schema_file), ("registry.url", registry)):
-            if value is not None:
-                yield f"{name} has no effect: input.format {rules.format} has no schemas"
-    elif (registry is None) == (rules.schema_file is None):
-        yield f"input.format {rules.format} takes its schemas from input.schema_file, or from registry.url: set one"
-    elif registry is not None and rules.framing in ("none", "glue"):
-        yield "registry.url needs input.framing, confluent or apicurio8: it says where records have the ids of schemas"
+        if rules.schema_file is not None:
+            yield f"input.schema_file has no effect: input.format {rules.format} has no schemas"
     elif rules.format == "protobuf" and rules.framing in ("apicurio8", "glue"):
         yield f"input.format protobuf is not read in input.framing {rules.framing}: none and confluent are"
     elif rules.schema_file is not None:
@@ -68,3 +74,7 @@ def find_problems(settings: Settings) -> Iterator[str]:
             yield f"input.schema_file ({rules.schema_file}) holds no schema: {error}"
         except OSError as error:
             yield f"input.schema_file names no file that can be read: {rules.schema_file}: {error}"
+    elif registry is None:
+        yield f"input.format {rules.format} takes its schemas from input.schema_file, or from registry.url: set one"
+    elif rules.framing in ("none", "glue"):
+        yield "registry.url needs input.framing, confluent or apicurio8: it says where records have the ids of schemas"

@@ -12,19 +12,22 @@ from typing import TYPE_CHECKING, NamedTuple
 from log_partitioner.formats.dead_letter import Reason, reason_of
 from log_partitioner.formats.model import Headers, PartitionKey, RootLink, SourceRecord, WayPlace
 from log_partitioner.proof.oracle.chain import place_of
-from log_partitioner.proof.oracle.decode import DecodedEntry, Decoder
+from log_partitioner.proof.oracle.decode import DecodedEntry, DecodedRecord, Decoder, JsonObject
 from log_partitioner.proof.oracle.equal import DIGEST_BYTES, canonical, digest
 from log_partitioner.proof.oracle.expected_schema import Type, is_over, type_of_entry
 from log_partitioner.proof.oracle.format import NO_REASONS, Reasons
-from log_partitioner.proof.oracle.locate import Surroundings, TimeRule, UserRule, id_of, parse_path, root_of
+from log_partitioner.proof.oracle.locate import Path, Surroundings, TimeRule, UserRule, id_of, parse_path, root_of
 from log_partitioner.proof.oracle.times import date_and_hour
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from log_partitioner.config.settings import Settings
     from log_partitioner.formats.schema import FindSchema
 
 NO_TIMESTAMP = -1
 TYPES_MAX = 1024
+TOPICS_MAX = 1024
 TIMESTAMP_MAX_MS = 253_402_300_799_999  # 9999-12-31T23:59:59.999Z; a row has none that is later
 
 
@@ -54,16 +57,23 @@ class JudgedRecord(NamedTuple):
     is_whole: bool
 
 
+class _Rules(NamedTuple):
+    """The rules of a source topic."""
+
+    decode: Callable[[bytes | None, Headers], DecodedRecord]
+    user: UserRule
+    time: TimeRule
+    id_paths: tuple[Path, ...]
+
+
 class Judge:
     """Applies the settings of a worker to source records; `find_schema` is needed for records that name a schema."""
 
     def __init__(self, settings: Settings, find_schema: FindSchema | None = None) -> None:
-        self._decoder = Decoder(settings.input, find_schema)
-        self.parse = self._decoder.parse
+        self._settings, self._find_schema = settings, find_schema
+        self._rules_of = lru_cache(TOPICS_MAX)(self._make_rules)
+        self.parse = Decoder(settings.input).parse
         """Parses JSON text, also that of JSON-marked columns."""
-        self._user = UserRule(settings.user)
-        self._time = TimeRule(settings.time)
-        self._id_paths = tuple(map(parse_path, settings.id.paths))
         self._zone = settings.partition.zone
         self._limits = settings.schema_bounds
         self._is_over = lru_cache(TYPES_MAX)(partial(is_over, limits=settings.schema_bounds))
@@ -72,10 +82,11 @@ class Judge:
         """Return where each entry of a record must be; a record that could not be read is dead as a whole."""
         if record.unreadable is not None:
             return JudgedRecord([JudgedEntry(None, frozenset({reason_of(record)}))], is_whole=True)
-        decoded = self._decoder.decode(record.value, record.headers)
+        rules = self._rules_of(record.tp.topic)
+        decoded = rules.decode(record.value, record.headers)
         around = Surroundings(record, None, self.parse)
         root = root_of(around) if record.headers else None
-        entries = [self._judge_entry(entry, around, record.timestamp_ms, root) for entry in decoded.entries]
+        entries = [self._judge_entry(entry, around, rules, root) for entry in decoded.entries]
         return JudgedRecord(entries, decoded.is_whole)
 
     def place_of(self, record: SourceRecord) -> WayPlace | None:
@@ -86,17 +97,31 @@ class Judge:
 
     def values(self, record: SourceRecord) -> list[object]:
         """Return a record's entries in the form of `equal`, None for dead ones: to explain a difference."""
-        decoded = self._decoder.decode(record.value, record.headers)
-        return [None if entry.value is None else canonical(entry.value) for entry in decoded.entries]
+        return [None if entry.value is None else canonical(entry.value) for entry in self.decode(record).entries]
+
+    def decode(self, record: SourceRecord) -> DecodedRecord:
+        """Return the entries of a record that could be read, as they stand in it."""
+        return self._rules_of(record.tp.topic).decode(record.value, record.headers)
+
+    def id_of(self, entry: JsonObject, around: Surroundings) -> str | None:
+        """Return the unique id of an entry as text, None if it has none."""
+        return id_of(self._rules_of(around.record.tp.topic).id_paths, entry, around)
+
+    def _make_rules(self, topic: str) -> _Rules:
+        settings = self._settings.of_topic(topic)
+        decoder = Decoder(settings.input, self._find_schema)
+        paths = tuple(map(parse_path, settings.id.paths))
+        return _Rules(decoder.decode, UserRule(settings.user), TimeRule(settings.time), paths)
 
     def _judge_entry(
-        self, decoded: DecodedEntry, around: Surroundings, timestamp_ms: int | None, root: RootLink | None
+        self, decoded: DecodedEntry, around: Surroundings, rules: _Rules, root: RootLink | None
     ) -> JudgedEntry:
         entry, reasons, around = decoded.value, decoded.reasons, around.within(decoded.envelope)
+        timestamp_ms = around.record.timestamp_ms
         if entry is None:
             return JudgedEntry(None, reasons)
-        user = self._user.user_of(entry, around)
-        time_us = self._time.time_of(entry, around, timestamp_ms)
+        user = rules.user.user_of(entry, around)
+        time_us = rules.time.time_of(entry, around, timestamp_ms)
         place = None if time_us is None else date_and_hour(time_us, self._zone)
         reasons |= {Reason.NO_USER} if user is None else NO_REASONS
         reasons |= {Reason.NO_EVENT_TIME} if place is None else NO_REASONS
@@ -106,7 +131,7 @@ class Judge:
         deliverable = Deliverable(
             key=PartitionKey(user, *place),
             event_time_us=time_us,
-            id=id_of(self._id_paths, entry, around),
+            id=id_of(rules.id_paths, entry, around),
             timestamp_ms=NO_TIMESTAMP if timestamp_ms is None or timestamp_ms > TIMESTAMP_MAX_MS else timestamp_ms,
             root=root,
             digest=digest(canonical(entry)),

@@ -54,7 +54,7 @@ class Surroundings:
 
     def __init__(self, record: SourceRecord, envelope: JsonObject | None, parse: Parse) -> None:
         self.envelope = envelope
-        self._record = record
+        self.record = record
         self._parse = parse
 
     def within(self, envelope: JsonObject | None) -> Surroundings:
@@ -68,7 +68,7 @@ class Surroundings:
     @cached_property
     def key_text(self) -> str | None:
         """The record key as text."""
-        return _utf8(self._record.key)
+        return _utf8(self.record.key)
 
     @cached_property
     def key_json(self) -> object:
@@ -88,7 +88,7 @@ class Surroundings:
     @cached_property
     def headers(self) -> dict[str, str | None]:
         """The last header of each name as text."""
-        return {name: _utf8(value) for name, value in self._record.headers}
+        return {name: _utf8(value) for name, value in self.record.headers}
 
 
 def values_at(paths: tuple[Path, ...], entry: JsonObject, around: Surroundings) -> Iterator[object]:
