@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import ssl
 import threading
 import time
 from collections.abc import Iterator
@@ -65,8 +66,8 @@ class FakeRegistry:
 
 
 @contextmanager
-def serving(registry: FakeRegistry, port: int = 0) -> Iterator[str]:
-    """Serve it; gives its address."""
+def serving(registry: FakeRegistry, port: int = 0, *, tls: ssl.SSLContext | None = None) -> Iterator[str]:
+    """Serve it, with `tls` as https; gives its address."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -95,7 +96,9 @@ def serving(registry: FakeRegistry, port: int = 0) -> Iterator[str]:
     server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
     thread.start()
-    registry.url = f"http://127.0.0.1:{server.server_address[1]}"
+    if tls is not None:
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
+    registry.url = f"http{'s' if tls else ''}://127.0.0.1:{server.server_address[1]}"
     registry.is_served = True
     try:
         yield registry.url

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +19,7 @@ from log_partitioner.formats.schema import Schema, SchemaRef
 from tests.contract.deaf_brokers import closed_port
 from tests.contract.fake_registry import FakeRegistry, serving
 from tests.fakes.clock import FakeClock
+from tests.stack.certificates import Certificates
 
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket.socket:ResourceWarning")
 
@@ -180,6 +182,25 @@ def test_credentials_are_sent_and_their_refusal_is_told(
     with pytest.raises(SettingsError, match="refuses us"):
         client(fake, clock).check()
     client(fake, clock, **settings).check()
+
+
+def test_a_registry_that_wants_a_certificate_is_asked_with_ours(tmp_path: Path, clock: FakeClock) -> None:
+    authority = Certificates(tmp_path)
+    (server, server_key), (own, own_key) = authority.sign("registry"), authority.sign("worker-1")
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=authority.authority)
+    tls.load_cert_chain(server, server_key)
+    tls.verify_mode = ssl.CERT_REQUIRED
+    fake = FakeRegistry()
+    number = fake.register("logs", "L")
+
+    with serving(fake, tls=tls):
+        ours = {"ca_file": authority.authority, "certificate_file": own, "key_file": own_key}
+        assert find(client(fake, clock, **ours), number) == Schema("L")
+        for settings in ({"ca_file": authority.authority}, {"certificate_file": own, "key_file": own_key}):
+            with pytest.raises(RegistryError) as caught:
+                find(client(fake, clock, **settings), number)
+            assert caught.value.cause == "unanswered"
+    assert len(fake.asked) == 1
 
 
 def test_a_certificate_that_cannot_be_read_is_named(tmp_path: Path, clock: FakeClock) -> None:
