@@ -188,9 +188,13 @@ class TopicSettings(Section):
     """Settings that a source topic has of its own; `Settings.of_topic` puts the worker's where none is given."""
 
     input: InputSettings = InputSettings()
+    """Settings of section input, for the records of this topic."""
     user: UserSettings = UserSettings()
+    """Settings of section user, for the records of this topic."""
     time: TimeSettings = TimeSettings()
+    """Settings of section time, for the records of this topic."""
     id: IdSettings = IdSettings()
+    """Settings of section id, for the records of this topic."""
 
 
 def _section_with(worker: Section, own: Section) -> Section:
