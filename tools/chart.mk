@@ -24,11 +24,12 @@ chart: chart-tools  ## lint and render the chart, check the alerts
 	  helm lint --strict helm/log-partitioner -f helm/log-partitioner/ci/required-values.yaml --set replicaCount=$$replicas; \
 	  helm template log-partitioner helm/log-partitioner -f helm/log-partitioner/ci/required-values.yaml --set replicaCount=$$replicas >/dev/null; done
 	@PATH=$(TOOLS_BIN):$$PATH; if command -v promtool >/dev/null; then \
-	  promtool check rules deploy/alerts/log-partitioner.rules.yaml; promtool test rules deploy/alerts/log-partitioner.test.yaml; \
+	  promtool check rules helm/log-partitioner/files/log-partitioner.rules.yaml; \
+	  promtool test rules tests/deployment/log-partitioner.test.yaml; \
 	  else echo "promtool: absent: the alerts are not checked" >&2; fi
 
 .PHONY: docs
-docs: setup  ## write docs/CONFIGURATION*.md, docs/METRICS.md, docs/LOG_EVENTS.md and the chart's schema from the code
+docs: setup  ## write docs/CONFIGURATION*.md, docs/METRICS.md, docs/LOG_EVENTS.md, the chart's schema and README from the code
 	$(BIN)/python -m tools.docs
 
 .PHONY: image

@@ -4,7 +4,6 @@ import json
 import os
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,9 +13,19 @@ from log_partitioner.config.flush_settings import ABORT_S
 from log_partitioner.config.kafka_properties import SECRET
 from log_partitioner.config.settings import PREFIX, Settings
 from log_partitioner.patience import LEAVE_S_MAX
-from tests.deployment.tools import CHART, REQUIRED_VALUES, ROOT, parse, render, run
+from tests.deployment.tools import (
+    CHART,
+    REQUIRED_VALUES,
+    ROOT,
+    Manifests,
+    manifests_of,
+    parse,
+    pod_of,
+    render,
+    run,
+    worker_of,
+)
 
-Manifests = dict[str, dict[str, Any]]
 CANARY = "canary-7f3a"
 
 
@@ -30,31 +39,14 @@ def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def chart(tmp_path: Path) -> Manifests:
     """The chart with nothing but what it requires."""
-    return _manifests(tmp_path)
-
-
-def _manifests(scratch: Path, *values: str, values_json: tuple[str, ...] = ()) -> Manifests:
-    done = render(values=values, values_json=values_json)
-    assert done.returncode == 0, done.stderr
-    return parse(done.stdout, scratch / "parse")
-
-
-def _pod(manifests: Manifests) -> dict[str, Any]:
-    pod: dict[str, Any] = manifests["StatefulSet"]["spec"]["template"]["spec"]
-    return pod
-
-
-def _worker(manifests: Manifests) -> dict[str, Any]:
-    (container,) = _pod(manifests)["containers"]
-    worker: dict[str, Any] = container
-    return worker
+    return manifests_of(tmp_path)
 
 
 def _settings(manifests: Manifests, monkeypatch: pytest.MonkeyPatch, *, pod: str) -> Settings:
     """Load the settings from the environment that the pod would have."""
     for name, value in manifests["ConfigMap"]["data"].items():
         monkeypatch.setenv(name, value)
-    for variable in _worker(manifests)["env"]:
+    for variable in worker_of(manifests)["env"]:
         value = pod if variable.get("valueFrom") else variable["value"]
         monkeypatch.setenv(variable["name"], value)
     return load()
@@ -71,19 +63,19 @@ def test_chart_passes_lint(replicas: int) -> None:
 @pytest.mark.parametrize("replicas", [1, 3])
 def test_chart_renders_replicas(tmp_path: Path, replicas: int) -> None:
     """A StatefulSet of that many workers, all at once, each named by its pod."""
-    manifests = _manifests(tmp_path, f"replicaCount={replicas}")
+    manifests = manifests_of(tmp_path, f"replicaCount={replicas}")
 
     stateful_set = manifests["StatefulSet"]["spec"]
     assert stateful_set["replicas"] == replicas
     assert stateful_set["podManagementPolicy"] == "Parallel"
-    assert _worker(manifests)["env"] == [
+    assert worker_of(manifests)["env"] == [
         {"name": "LOGP_WORKER", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}
     ]
-    assert set(manifests) == {"StatefulSet", "ConfigMap", "Service", "PodDisruptionBudget", "ServiceAccount"}
+    assert set(manifests) == {"StatefulSet", "ConfigMap", "Service", "PodDisruptionBudget", "ServiceAccount", "Pod"}
 
 
 def test_chart_settings_are_accepted_by_the_service(chart: Manifests, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The pod's environment gives the service's defaults, its own name and the volume."""
+    """The pod's environment gives the service's defaults, its own name, those of the release, and the volume."""
     settings = _settings(chart, monkeypatch, pod="logs-log-partitioner-2")
 
     expected = Settings.model_validate(
@@ -92,8 +84,13 @@ def test_chart_settings_are_accepted_by_the_service(chart: Manifests, monkeypatc
             "kafka": {
                 "bootstrap_servers": "kafka-0.example:9092,kafka-1.example:9092",
                 "source_topics": ["app-logs"],
+                "group_id": "default.logs.log-partitioner",
+                "references_topic": "default.logs.log-partitioner.references",
+                "flushes_topic": "default.logs.log-partitioner.flushes",
+                "dead_letters_topic": "default.logs.log-partitioner.dead-letters",
+                "backfills_topic": "default.logs.log-partitioner.backfills",
             },
-            "s3": {"bucket": "example-logs"},
+            "s3": {"bucket": "example-logs", "prefix": "default.logs.log-partitioner"},
             "spool": {"directory": "/var/spool/log-partitioner"},
         }
     )
@@ -133,7 +130,7 @@ def test_chart_settings_of_every_type_arrive_unchanged(tmp_path: Path, monkeypat
     }
     json_values = tuple(f"{path}={json.dumps(value)}" for path, value in values.items())
 
-    settings = _settings(_manifests(tmp_path, values_json=json_values), monkeypatch, pod="w-0")
+    settings = _settings(manifests_of(tmp_path, values_json=json_values), monkeypatch, pod="w-0")
 
     assert settings.transactional_id_prefix == "team-a"
     assert settings.kafka.group_id == awkward
@@ -181,7 +178,8 @@ def test_chart_property_that_is_secret_or_may_not_be_set_is_refused() -> None:
     done = render(values_json=[f"config.kafka.client_properties={json.dumps(dict.fromkeys(names, CANARY))}"])
 
     assert done.returncode != 0
-    assert [name for name in names if f"invalid propertyName '{name}'" not in done.stderr] == []
+    assert "at '/config/kafka/client_properties': additional properties" in done.stderr
+    assert [name for name in names if f"'{name}'" not in done.stderr] == []
     assert CANARY not in done.stdout + done.stderr
 
 
@@ -194,7 +192,7 @@ def test_chart_without_a_required_value_is_refused(missing: str) -> None:
     done = run("helm", "template", "logs", CHART, "--set", ",".join(given))
 
     assert done.returncode != 0
-    assert f"config.{missing} is required" in done.stderr
+    assert f"config.{missing} is not set" in done.stderr
 
 
 @pytest.mark.parametrize("budget_s", [None, 20, 110.5, 1800])
@@ -202,18 +200,18 @@ def test_chart_grace_period_is_longer_than_a_flush_and_what_follows_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, budget_s: float | None
 ) -> None:
     """W10: SIGKILL comes after the longest flush, an abort and leaving."""
-    manifests = _manifests(tmp_path, values_json=() if budget_s is None else (f"config.flush.budget_s={budget_s}",))
+    manifests = manifests_of(tmp_path, values_json=() if budget_s is None else (f"config.flush.budget_s={budget_s}",))
 
     flush = _settings(manifests, monkeypatch, pod="w-0").flush
-    assert _pod(manifests)["terminationGracePeriodSeconds"] > flush.budget_s + ABORT_S + LEAVE_S_MAX
+    assert pod_of(manifests)["terminationGracePeriodSeconds"] > flush.budget_s + ABORT_S + LEAVE_S_MAX
 
 
 def test_chart_probes_and_metrics_are_on_the_port_of_the_service(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Probes, Service and PodMonitor name the one port that the worker opens."""
-    manifests = _manifests(tmp_path, "config.http.port=9100", "podMonitor.enabled=true", "podMonitor.labels.team=a")
-    worker = _worker(manifests)
+    manifests = manifests_of(tmp_path, "config.http.port=9100", "podMonitor.enabled=true", "podMonitor.labels.team=a")
+    worker = worker_of(manifests)
 
     assert worker["ports"] == [{"name": "http", "containerPort": 9100}]
     assert worker["livenessProbe"]["httpGet"] == {"path": "/livez", "port": "http"}
@@ -228,7 +226,7 @@ def test_chart_probes_and_metrics_are_on_the_port_of_the_service(
 
 def test_chart_selectors_match_the_pods(tmp_path: Path) -> None:
     """StatefulSet, Service, budget and monitor all select the pods that there are."""
-    manifests = _manifests(tmp_path, "podMonitor.enabled=true", "podLabels.team=a")
+    manifests = manifests_of(tmp_path, "podMonitor.enabled=true", "podLabels.team=a")
     labels = manifests["StatefulSet"]["spec"]["template"]["metadata"]["labels"]
 
     selectors = [manifests[kind]["spec"]["selector"] for kind in ("StatefulSet", "PodDisruptionBudget", "PodMonitor")]
@@ -240,7 +238,7 @@ def test_chart_selectors_match_the_pods(tmp_path: Path) -> None:
 
 def test_chart_pod_is_restricted(chart: Manifests) -> None:
     """What the Pod Security Standard `restricted` asks for, and a read-only root besides."""
-    pod, worker = _pod(chart), _worker(chart)
+    pod, worker = pod_of(chart), worker_of(chart)
 
     assert pod["securityContext"] == {
         "runAsNonRoot": True,
@@ -263,11 +261,11 @@ def test_chart_spool_is_bounded_and_holds_what_the_worker_may_write(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """W9: the volume is larger than the worker's own limit, or the kubelet would evict a worker that is in bounds."""
-    manifests = _manifests(tmp_path, "config.flush.bytes_max=1000", "config.spool.bytes_max=5000000")
+    manifests = manifests_of(tmp_path, "config.flush.bytes_max=1000", "config.spool.bytes_max=5000000")
     settings = _settings(manifests, monkeypatch, pod="w-0")
-    volume, temporary = _pod(manifests)["volumes"]
-    mount, temporary_mount = _worker(manifests)["volumeMounts"]
-    resources = _worker(manifests)["resources"]
+    volume, temporary = pod_of(manifests)["volumes"]
+    mount, temporary_mount = worker_of(manifests)["volumeMounts"]
+    resources = worker_of(manifests)["resources"]
 
     assert volume == {"name": "spool", "emptyDir": {"sizeLimit": 5_500_000}}
     assert volume["emptyDir"]["sizeLimit"] > settings.spool.bytes_max
@@ -280,31 +278,31 @@ def test_chart_spool_is_bounded_and_holds_what_the_worker_may_write(
 
 def test_chart_secret_as_variables(tmp_path: Path) -> None:
     """The keys of the Secret become variables; nothing is mounted."""
-    manifests = _manifests(tmp_path, "secret.name=credentials")
+    manifests = manifests_of(tmp_path, "secret.name=credentials")
 
-    assert _worker(manifests)["envFrom"] == [
+    assert worker_of(manifests)["envFrom"] == [
         {"configMapRef": {"name": "logs-log-partitioner"}},
         {"secretRef": {"name": "credentials"}},
     ]
-    assert [volume["name"] for volume in _pod(manifests)["volumes"]] == ["spool", "tmp"]
+    assert [volume["name"] for volume in pod_of(manifests)["volumes"]] == ["spool", "tmp"]
 
 
 def test_chart_secret_as_files(tmp_path: Path) -> None:
     """The keys of the Secret become files, readable by the worker's group only, and no variable."""
-    manifests = _manifests(tmp_path, "secret.name=credentials", "secret.as=files")
-    worker = _worker(manifests)
+    manifests = manifests_of(tmp_path, "secret.name=credentials", "secret.as=files")
+    worker = worker_of(manifests)
     directory = "/etc/log-partitioner/secrets"
 
     assert {"name": "LOGP_SECRETS_DIR", "value": directory} in worker["env"]
     assert {"name": "secrets", "mountPath": directory, "readOnly": True} in worker["volumeMounts"]
-    assert _pod(manifests)["volumes"][2]["secret"] == {"secretName": "credentials", "defaultMode": 0o440}
+    assert pod_of(manifests)["volumes"][2]["secret"] == {"secretName": "credentials", "defaultMode": 0o440}
     assert worker["envFrom"] == [{"configMapRef": {"name": "logs-log-partitioner"}}]
 
 
 def test_chart_changed_settings_restart_the_pods(tmp_path: Path) -> None:
     """The pods carry a checksum of their settings, and of nothing else."""
     checksums = [
-        _manifests(tmp_path / str(number), value)["StatefulSet"]["spec"]["template"]["metadata"]["annotations"]
+        manifests_of(tmp_path / str(number), value)["StatefulSet"]["spec"]["template"]["metadata"]["annotations"]
         for number, value in enumerate(("replicaCount=1", "replicaCount=3", "config.flush.interval_s=10"))
     ]
 
@@ -314,25 +312,27 @@ def test_chart_changed_settings_restart_the_pods(tmp_path: Path) -> None:
 def test_chart_own_service_account_is_used(tmp_path: Path) -> None:
     """An existing account is named, and none is made; annotations go onto the chart's own."""
     role = "eks.amazonaws.com/role-arn"
-    existing = _manifests(tmp_path / "existing", "serviceAccount.name=logs-writer")
-    made = _manifests(
+    existing = manifests_of(tmp_path / "existing", "serviceAccount.name=logs-writer", "serviceAccount.create=false")
+    made = manifests_of(
         tmp_path / "made", values_json=(f'serviceAccount.annotations={{"{role}": "arn:aws:iam::1:role/logs"}}',)
     )
 
-    assert _pod(existing)["serviceAccountName"] == "logs-writer"
+    assert pod_of(existing)["serviceAccountName"] == "logs-writer"
     assert "ServiceAccount" not in existing
     assert made["ServiceAccount"]["metadata"]["annotations"] == {role: "arn:aws:iam::1:role/logs"}
-    assert _pod(made)["serviceAccountName"] == made["ServiceAccount"]["metadata"]["name"]
+    assert pod_of(made)["serviceAccountName"] == made["ServiceAccount"]["metadata"]["name"]
 
 
 def test_chart_placement_is_passed_on(tmp_path: Path) -> None:
     """Node selector, tolerations and the like stand in the pod only where they are given."""
-    placed = _manifests(tmp_path / "placed", "nodeSelector.disk=ssd", values_json=('imagePullSecrets=[{"name": "r"}]',))
-    plain = _manifests(tmp_path / "plain")
+    placed = manifests_of(
+        tmp_path / "placed", "nodeSelector.disk=ssd", values_json=('imagePullSecrets=[{"name": "r"}]',)
+    )
+    plain = manifests_of(tmp_path / "plain")
 
-    assert _pod(placed)["nodeSelector"] == {"disk": "ssd"}
-    assert _pod(placed)["imagePullSecrets"] == [{"name": "r"}]
-    assert {"nodeSelector", "tolerations", "affinity", "imagePullSecrets"} & set(_pod(plain)) == set()
+    assert pod_of(placed)["nodeSelector"] == {"disk": "ssd"}
+    assert pod_of(placed)["imagePullSecrets"] == [{"name": "r"}]
+    assert {"nodeSelector", "tolerations", "affinity", "imagePullSecrets"} & set(pod_of(plain)) == set()
 
 
 def test_job_of_the_runbook_has_image_settings_and_permissions_of_the_release(tmp_path: Path) -> None:
@@ -341,8 +341,8 @@ def test_job_of_the_runbook_has_image_settings_and_permissions_of_the_release(tm
     (text,) = re.findall(r"^```yaml\n(apiVersion: batch/v1\n.*?)^```", page, re.MULTILINE | re.DOTALL)
     job = parse(text, tmp_path / "job")["Job"]["spec"]["template"]["spec"]
     (command,) = job["containers"]
-    manifests = _manifests(tmp_path, "secret.name=logs-secrets")
-    pod, worker = _pod(manifests), _worker(manifests)
+    manifests = manifests_of(tmp_path, "secret.name=logs-secrets")
+    pod, worker = pod_of(manifests), worker_of(manifests)
 
     for field in ("serviceAccountName", "automountServiceAccountToken", "enableServiceLinks", "securityContext"):
         assert job[field] == pod[field]

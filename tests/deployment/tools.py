@@ -11,7 +11,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 CHART = ROOT / "helm" / "log-partitioner"
 REQUIRED_VALUES = CHART / "ci" / "required-values.yaml"
-RULES = ROOT / "deploy" / "alerts" / "log-partitioner.rules.yaml"
+RULES = CHART / "files" / "log-partitioner.rules.yaml"
+Manifests = dict[str, dict[str, Any]]
 _PATH = os.pathsep.join([str(ROOT / ".local" / "bin"), os.environ.get("PATH", "")])
 
 
@@ -28,17 +29,44 @@ def run(tool: str, *arguments: str | Path, text: str | None = None) -> subproces
 
 
 def render(
-    *, values: Sequence[str] = (), values_json: Sequence[str] = (), files: Sequence[Path] = ()
+    *,
+    release: str = "logs",
+    namespace: str = "default",
+    values: Sequence[str] = (),
+    values_json: Sequence[str] = (),
+    files: Sequence[Path] = (),
 ) -> subprocess.CompletedProcess[str]:
     """Render the chart with the required values and more: files, and values as `--set` and `--set-json` take them."""
     more = [argument for file in files for argument in ("--values", str(file))]
     more += [argument for value in values for argument in ("--set", value)]
     more += [argument for value in values_json for argument in ("--set-json", value)]
-    return run("helm", "template", "logs", CHART, "--values", REQUIRED_VALUES, *more)
+    return run("helm", "template", release, CHART, "--namespace", namespace, "--values", REQUIRED_VALUES, *more)
 
 
-def parse(manifests: str, scratch: Path) -> dict[str, dict[str, Any]]:
-    """Parse what was rendered: kind -> object. By helm itself, in a chart of its own: no YAML library is needed."""
+def manifests_of(scratch: Path, *values: str, **rendered: Any) -> Manifests:
+    """Render and parse the chart with more `--set` values, and what else `render` takes."""
+    done = render(values=values, **rendered)
+    assert done.returncode == 0, done.stderr
+    return parse(done.stdout, scratch / "parse")
+
+
+def pod_of(manifests: Manifests) -> dict[str, Any]:
+    """Return the spec of the workers' pods."""
+    pod: dict[str, Any] = manifests["StatefulSet"]["spec"]["template"]["spec"]
+    return pod
+
+
+def worker_of(manifests: Manifests) -> dict[str, Any]:
+    """Return the worker's container."""
+    worker: dict[str, Any] = pod_of(manifests)["containers"][0]
+    return worker
+
+
+def parse(manifests: str, scratch: Path) -> Manifests:
+    """Parse what was rendered: kind -> object, of more of a kind those behind the first as kind/name.
+
+    By helm itself, in a chart of its own: no YAML library is needed.
+    """
     templates = scratch / "templates"
     templates.mkdir(parents=True)
     (scratch / "Chart.yaml").write_text("{apiVersion: v2, name: parse, version: 0.0.0}")
@@ -49,7 +77,10 @@ def parse(manifests: str, scratch: Path) -> dict[str, dict[str, Any]]:
     )
     done = run("helm", "template", "parse", scratch)
     assert done.returncode == 0, done.stderr
-    objects = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    kinds = {thing["kind"]: thing for thing in objects if thing}
-    assert len(kinds) == sum(bool(thing) for thing in objects), "the chart has one object of each kind"
+    kinds: Manifests = {}
+    for line in done.stdout.splitlines():
+        if line.startswith('{"'):
+            thing = json.loads(line)
+            kind = thing["kind"]
+            kinds[f"{kind}/{thing['metadata']['name']}" if kind in kinds else kind] = thing
     return kinds

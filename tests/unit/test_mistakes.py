@@ -16,7 +16,7 @@ from log_partitioner import cli
 from log_partitioner.config.checks import ALERT_WINDOW_S
 from log_partitioner.config.settings import PREFIX
 
-RULES = Path(__file__).parents[2] / "deploy" / "alerts" / "log-partitioner.rules.yaml"
+RULES = Path(__file__).parents[2] / "helm" / "log-partitioner" / "files" / "log-partitioner.rules.yaml"
 NEEDED = {
     "LOGP_KAFKA__BOOTSTRAP_SERVERS": "broker:9092",
     "LOGP_KAFKA__SOURCE_TOPICS": "app-logs",
@@ -159,4 +159,4 @@ def test_file_that_is_not_toml_is_told_with_the_place(
 
 def test_window_that_the_note_names_is_that_of_the_alert() -> None:
     """Mistake 10: a longer interval has no commit in it."""
-    assert f"log_partitioner_committed_offset[{ALERT_WINDOW_S // 60}m]" in RULES.read_text()
+    assert f'log_partitioner_committed_offset{{job=~".*"}}[{ALERT_WINDOW_S // 60}m]' in RULES.read_text()

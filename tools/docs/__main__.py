@@ -7,6 +7,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from tools.docs.chart_page import chart_page
 from tools.docs.chart_schema import chart_schema
 from tools.docs.configuration import pipeline_page, worker_page
 from tools.docs.evidence import evidence_page
@@ -15,7 +16,6 @@ from tools.docs.log_events import log_events_page
 from tools.docs.metrics import metrics_page
 
 ROOT = Path(__file__).resolve().parents[2]
-CHART_SCHEMA = "helm/log-partitioner/values.schema.json"
 
 
 def documents() -> Mapping[str, str]:
@@ -27,7 +27,8 @@ def documents() -> Mapping[str, str]:
         "docs/INPUTS.md": inputs_page(),
         "docs/LOG_EVENTS.md": log_events_page(),
         "docs/METRICS.md": metrics_page(),
-        CHART_SCHEMA: chart_schema((ROOT / CHART_SCHEMA).read_text(encoding="utf-8")),
+        "helm/log-partitioner/README.md": chart_page(),
+        "helm/log-partitioner/values.schema.json": chart_schema(),
     }
 
 

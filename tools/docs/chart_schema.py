@@ -1,12 +1,17 @@
-"""The part `config` of the chart's values.schema.json: a wrong name or type fails in `helm lint`, not in the pod."""
+"""The chart's values.schema.json: a wrong name or type fails in `helm lint`, not in the pod.
+
+Types and meanings are those of values.yaml; `config` has those of the settings.
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from log_partitioner.config.kafka_properties import ALLOWED, SECRET
 from log_partitioner.config.settings import TopicSettings
+from tools.docs.chart_values import Value, values_of
 from tools.docs.settings_schema import Group, Setting, groups
 
 _UNPRIVILEGED_PORT_MIN = 1024
@@ -23,21 +28,78 @@ _NEEDED = {
     "spool": ["directory", "bytes_max"],
     "http": ["port"],
 }
+_COUNT_OR_SHARE = {"type": ["integer", "string"], "pattern": "^([0-9]+%)?$"}
+# Maps that Kubernetes gets as they are.
+_PASSED_ON = {
+    "resources", "updateStrategy", "podSecurityContext", "securityContext", "livenessProbe", "readinessProbe",
+    "autoscaling.behavior",
+}  # fmt: skip
+# What a default does not tell.
+_REFINED: Mapping[str, Mapping[str, Any]] = {
+    "replicaCount": {"minimum": 0},
+    "topicPartitions": {"minimum": 0},
+    "minReadySeconds": {"minimum": 0},
+    "image.repository": {"minLength": 1},
+    "image.digest": {"pattern": "^(sha256:[0-9a-f]{64})?$"},
+    "image.pullPolicy": {"enum": ["Always", "IfNotPresent", "Never"]},
+    "secret.as": {"enum": ["env", "files"]},
+    "secret.version": {"type": ["string", "integer"]},
+    "files": {"additionalProperties": {"type": "string"}},
+    "certificates": {"items": {"type": "string"}},
+    "extraEnv": {"items": {"type": "object", "required": ["name"]}},
+    "persistence.size": {"pattern": r"^([0-9]+(\.[0-9]+)?([kMGT]|[KMGT]i)?)?$"},
+    "emptyDir.medium": {"enum": ["", "Memory"]},
+    "podDisruptionBudget.maxUnavailable": _COUNT_OR_SHARE,
+    "podDisruptionBudget.minAvailable": _COUNT_OR_SHARE,
+    "podDisruptionBudget.unhealthyPodEvictionPolicy": {"enum": ["AlwaysAllow", "IfHealthyBudget"]},
+    "autoscaling.by": {"enum": ["hpa", "keda"]},
+    "autoscaling.minReplicas": {"minimum": 1},
+    "autoscaling.maxReplicas": {"minimum": 0},
+    "autoscaling.keda.recordsPerSecond": {"minimum": 1},
+    "autoscaling.keda.catchUpSeconds": {"minimum": 1},
+    "autoscaling.keda.window": {"pattern": "^[0-9]+[smh]$"},
+}
 
 
-def chart_schema(current: str) -> str:
-    """Replace `properties.config` in the text of values.schema.json; the rest is written by hand."""
-    schema = json.loads(current)
+def chart_schema() -> str:
+    """Write the whole schema."""
+    schema = {"$schema": "http://json-schema.org/draft-07/schema#", **_closed(list(values_of()), depth=0)}
     schema["properties"]["config"] = _config()
+    # Of a chart that depends on this one: what it shares with all, and its YAML anchors.
+    schema["properties"]["global"] = {"type": "object"}
+    schema["patternProperties"] = {"^x-": {}}
     return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
+
+
+def _closed(values: Iterable[Value], *, depth: int) -> dict[str, Any]:
+    below: dict[str, list[Value]] = {}
+    for value in values:
+        below.setdefault(value.path[depth], []).append(value)
+    return _object({name: _value(first, rest) for name, (first, *rest) in below.items()}, [])
+
+
+def _value(value: Value, below: list[Value]) -> dict[str, Any]:
+    path = ".".join(value.path)
+    if below and path not in _PASSED_ON:
+        return _closed(below, depth=len(value.path))
+    meaning = {"description": value.comment} if value.comment else {}
+    return {**meaning, "type": _type_of(value), **_REFINED.get(path, {})}
+
+
+def _type_of(value: Value) -> str:
+    if isinstance(value.scalar, bool):
+        return "boolean"
+    if isinstance(value.scalar, int):
+        return "integer"
+    return "array" if value.text.startswith("[") else "object" if value.text in ("", "{}") else "string"
 
 
 def _config() -> dict[str, Any]:
     by_name = {group.name: _properties(group) for group in groups()}
     plain = by_name.pop("")
-    properties = by_name["kafka"]["client_properties"]
-    properties["propertyNames"] = {"enum": sorted((ALLOWED["consumer"] | ALLOWED["producer"]) - SECRET)}
-    properties["additionalProperties"] = {"type": ["string", "number", "boolean"]}
+    allowed = sorted((ALLOWED["consumer"] | ALLOWED["producer"]) - SECRET)
+    of_the_client = _object({name: {"type": ["string", "number", "boolean"]} for name in allowed}, [])
+    by_name["kafka"]["client_properties"].update(of_the_client)
     # Probes and scrapes need a port that is known, and that a process without privileges may open.
     by_name["http"]["port"]["minimum"] = _UNPRIVILEGED_PORT_MIN
     # A topic has the same sections as the worker, some of them.
@@ -62,8 +124,7 @@ def _property(setting: Setting, *, computed: bool) -> dict[str, Any]:
     unit = schema.pop("unit", None)
     if unit is None or computed:
         return schema
-    text = {"type": "string", "pattern": _QUANTITIES[unit]}
-    return {"description": schema.pop("description"), "anyOf": [schema, text]}
+    return {**schema, "type": [schema["type"], "string"], "pattern": _QUANTITIES[unit]}
 
 
 def _object(properties: dict[str, Any], required: list[str]) -> dict[str, Any]:

@@ -16,7 +16,8 @@ Made by `python -m tools.docs` from `service/log_partitioner/adapters/metrics.py
 Served at `/metrics` on the port of the probes (`LOGP_HTTP__PORT`). No label holds a user, and each takes few values,
 which exclude each other: sums over a label count nothing twice.
 A counter also has a `_created` gauge (when it began, in seconds since the epoch), a histogram `_bucket`, `_sum` and
-`_count`. A series with labels appears with its first value. Alerts: `deploy/alerts/log-partitioner.rules.yaml`.
+`_count`. A series with labels appears with its first value. Alerts:
+`helm/log-partitioner/files/log-partitioner.rules.yaml`.
 
 """
 _AUDIT = """

@@ -1,11 +1,18 @@
 {{/* Name of everything; short enough for the label that a StatefulSet puts on its pods (63, less a hash). */}}
 {{- define "log-partitioner.fullname" -}}
-{{- $name := ternary .Release.Name (printf "%s-%s" .Release.Name .Chart.Name) (contains .Chart.Name .Release.Name) -}}
-{{- $name | trunc 52 | trimSuffix "-" -}}
+{{- $chart := .Values.nameOverride | default .Chart.Name -}}
+{{- $name := ternary .Release.Name (printf "%s-%s" .Release.Name $chart) (contains $chart .Release.Name) -}}
+{{- .Values.fullnameOverride | default $name | trunc 52 | trimSuffix "-" -}}
+{{- end -}}
+
+{{/* No two releases of a cluster have the same: none of the three has a dot. The names of objects may be overridden, and
+are not in it, so that no override moves a release to another group. */}}
+{{- define "log-partitioner.identity" -}}
+{{- printf "%s.%s.%s" .Release.Namespace .Release.Name .Chart.Name -}}
 {{- end -}}
 
 {{- define "log-partitioner.selectorLabels" -}}
-app.kubernetes.io/name: {{ .Chart.Name }}
+app.kubernetes.io/name: {{ .Values.nameOverride | default .Chart.Name }}
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end -}}
 
@@ -16,14 +23,36 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end -}}
 
+{{/* Metadata of an object: a list of the root and of what the object's own values say (namespace, labels, annotations). */}}
+{{- define "log-partitioner.metadata" -}}
+{{- $root := first . -}}
+{{- $own := last . -}}
+name: {{ include "log-partitioner.fullname" $root }}{{ $own.suffix | default "" }}
+namespace: {{ $own.namespace | default $root.Release.Namespace }}
+labels: {{- mergeOverwrite (dict) $root.Values.commonLabels (include "log-partitioner.labels" $root | fromYaml) ($own.labels | default dict) | toYaml | nindent 2 }}
+{{- with mergeOverwrite (dict) $root.Values.commonAnnotations ($own.annotations | default dict) }}
+annotations: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
 {{- define "log-partitioner.serviceAccountName" -}}
-{{- .Values.serviceAccount.name | default (include "log-partitioner.fullname" .) -}}
+{{- .Values.serviceAccount.name | default (ternary (include "log-partitioner.fullname" .) "default" .Values.serviceAccount.create) -}}
+{{- end -}}
+
+{{/* The settings: those of `config`, and by default the names that carry the release. */}}
+{{- define "log-partitioner.config" -}}
+{{- $identity := include "log-partitioner.identity" . -}}
+{{- $kafka := dict "group_id" $identity -}}
+{{- range list "references" "flushes" "dead-letters" "backfills" -}}
+{{- $_ := set $kafka (printf "%s_topic" . | replace "-" "_") (printf "%s.%s" $identity .) -}}
+{{- end -}}
+{{- mergeOverwrite (dict "kafka" $kafka "s3" (dict "prefix" $identity)) (deepCopy .Values.config) | toJson -}}
 {{- end -}}
 
 {{/* The settings as variables: `flush: {interval_s: 30}` is LOGP_FLUSH__INTERVAL_S: "30". Below a section, and
 under topics, lists and maps are values, as JSON; null is left out. toJson writes large numbers in full where quote would write 2e+09. */}}
 {{- define "log-partitioner.variables" -}}
-{{- range $section, $settings := .Values.config -}}
+{{- range $section, $settings := include "log-partitioner.config" . | fromJson -}}
 {{- if and (kindIs "map" $settings) (ne $section "topics") -}}
 {{- range $setting, $value := $settings -}}
 {{- if not (kindIs "invalid" $value) }}
@@ -45,18 +74,26 @@ under topics, lists and maps are values, as JSON; null is left out. toJson write
 {{- mulf .Values.config.spool.bytes_max 1.1 | int64 -}}
 {{- end -}}
 
+{{/* Bytes of a quantity such as 1536Mi, 2G or 1000; of others, such as 1e9 or 500m, nothing. */}}
+{{- define "log-partitioner.bytes" -}}
+{{- $text := toString . -}}
+{{- if regexMatch "^[0-9]+([.][0-9]+)?([kMGT]|[KMGT]i)?$" $text -}}
+{{- $unit := regexReplaceAll "^[0-9.]+" $text "" -}}
+{{- $factors := dict "" 1 "k" 1000 "M" 1000000 "G" 1000000000 "T" 1000000000000 "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 "Ti" 1099511627776 -}}
+{{- mulf (trimSuffix $unit $text | float64) (get $factors $unit) | int64 -}}
+{{- end -}}
+{{- end -}}
+
 {{/* W10: SIGKILL must come after the longest flush, an abort and leaving (30 s). A worker that is killed loses no data, but
 its records are read again. */}}
 {{- define "log-partitioner.graceSeconds" -}}
 {{- addf .Values.config.flush.budget_s 30 | ceil | int64 -}}
 {{- end -}}
 
-{{/* What a schema cannot say. */}}
-{{- define "log-partitioner.validate" -}}
-{{- range $path := list "kafka.bootstrap_servers" "kafka.source_topics" "s3.bucket" -}}
-{{- $section := index $.Values.config (splitList "." $path | first) | default dict -}}
-{{- if not (get $section (splitList "." $path | last)) -}}
-{{- fail (printf "config.%s is required" $path) -}}
+{{- define "log-partitioner.workersMax" -}}
+{{- .Values.autoscaling.maxReplicas | default .Values.topicPartitions | int64 -}}
 {{- end -}}
-{{- end -}}
+
+{{- define "log-partitioner.metricsSelector" -}}
+{{- .Values.metricsSelector | default (printf "namespace=\"%s\", pod=~\"%s-[0-9]+\"" .Release.Namespace (include "log-partitioner.fullname" .)) -}}
 {{- end -}}

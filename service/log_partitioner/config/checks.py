@@ -18,7 +18,7 @@ from log_partitioner.config.settings import Settings
 from log_partitioner.config.sources import aws_region, read_settings
 from log_partitioner.errors import SettingsError
 
-ALERT_WINDOW_S = 600  # of LogPartitionerNoCommit in deploy/alerts
+ALERT_WINDOW_S = 600  # of LogPartitionerNoCommit among the alerts of the chart
 _LISTENERS = {"PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"}  # what the client library takes before ://
 TAGS_MAX = 10  # of an object, as S3 has it
 _NEEDED = ("kafka.bootstrap_servers", "kafka.source_topics", "s3.bucket")

@@ -1,0 +1,58 @@
+{{/* What a schema cannot say, all at once: a sentence for each mistake. */}}
+{{- define "log-partitioner.validate" -}}
+{{- $values := .Values -}}
+{{- $config := include "log-partitioner.config" . | fromJson -}}
+{{- $wrong := list -}}
+
+{{- if not $values.enabled -}}
+{{- $wrong = append $wrong "enabled: false leaves nothing out here; it is for a chart that depends on this one, with `condition: log-partitioner.enabled`." -}}
+{{- end -}}
+
+{{- $needed := dict "kafka.bootstrap_servers" "brokers to start from, such as kafka-0.example:9092" "kafka.source_topics" "the topics to read, such as [app-logs]" "s3.bucket" "the bucket to write to, such as example-logs" -}}
+{{- range $path, $meaning := $needed -}}
+{{- $names := splitList "." $path -}}
+{{- if not (get (get $config (first $names)) (last $names)) -}}
+{{- $wrong = append $wrong (printf "config.%s is not set: %s." $path $meaning) -}}
+{{- end -}}
+{{- end -}}
+
+{{- if and $values.podMonitor.enabled $values.serviceMonitor.enabled -}}
+{{- $wrong = append $wrong "podMonitor.enabled and serviceMonitor.enabled exclude each other: every worker would be scraped twice." -}}
+{{- end -}}
+
+{{- $spool := include "log-partitioner.spoolBytes" . | int64 -}}
+{{- $size := include "log-partitioner.bytes" $values.persistence.size -}}
+{{- if and $values.persistence.enabled $size (lt ($size | int64) $spool) -}}
+{{- $wrong = append $wrong (printf "persistence.size (%s) must be at least %d: config.spool.bytes_max and a tenth." $values.persistence.size $spool) -}}
+{{- end -}}
+{{- if and $values.persistence.enabled $values.emptyDir.medium -}}
+{{- $wrong = append $wrong "persistence.enabled and emptyDir.medium exclude each other: there is one volume for the spool." -}}
+{{- end -}}
+{{- $memory := (get $values.resources "limits" | default dict).memory | default "" -}}
+{{- $limit := include "log-partitioner.bytes" $memory -}}
+{{- if and $values.emptyDir.medium $limit (le ($limit | int64) $spool) -}}
+{{- $wrong = append $wrong (printf "resources.limits.memory (%s) must hold the worker and, with emptyDir.medium: Memory, the spool: config.spool.bytes_max and a tenth are %d bytes." $memory $spool) -}}
+{{- end -}}
+
+{{- $partitions := $values.topicPartitions | int64 -}}
+{{- if $values.autoscaling.enabled -}}
+{{- $most := include "log-partitioner.workersMax" . | int64 -}}
+{{- if not $most -}}
+{{- $wrong = append $wrong "autoscaling.maxReplicas is not set: at most the TopicPartitions of the source." -}}
+{{- else if lt $most ($values.autoscaling.minReplicas | int64) -}}
+{{- $wrong = append $wrong (printf "autoscaling.minReplicas (%v) is more than autoscaling.maxReplicas (%d)." $values.autoscaling.minReplicas $most) -}}
+{{- end -}}
+{{- if and $partitions (gt $most $partitions) -}}
+{{- $wrong = append $wrong (printf "autoscaling.maxReplicas (%d) is more than topicPartitions (%d): the others would stay idle." $most $partitions) -}}
+{{- end -}}
+{{- if and (eq $values.autoscaling.by "keda") (not $values.autoscaling.keda.serverAddress) -}}
+{{- $wrong = append $wrong "autoscaling.keda.serverAddress is not set: the address of Prometheus, such as http://prometheus-operated.monitoring:9090." -}}
+{{- end -}}
+{{- else if and $partitions (gt ($values.replicaCount | int64) $partitions) -}}
+{{- $wrong = append $wrong (printf "replicaCount (%v) is more than topicPartitions (%d): the others would stay idle." $values.replicaCount $partitions) -}}
+{{- end -}}
+
+{{- if $wrong -}}
+{{- fail (printf "\n%s" (join "\n" $wrong)) -}}
+{{- end -}}
+{{- end -}}
