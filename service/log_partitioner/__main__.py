@@ -2,6 +2,7 @@
 
 import os
 import sys
+from contextlib import suppress
 
 from log_partitioner.cli import main
 
@@ -13,7 +14,8 @@ def run() -> None:
     everything is committed or discarded, and reported.
     """
     code = main()
-    sys.stdout.flush()
+    with suppress(BrokenPipeError):  # who was reading has enough
+        sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
 

@@ -1,9 +1,9 @@
-"""The console command: run | check-config | try | config-schema | audit | verify-logs | offsets.
+"""The console command: run | check-config | try | config-schema | audit | verify-logs | offsets | OPERATIONS.
 
 An error is one line that says what to do.
 
-Exit codes: 0 done; 1 the worker failed, the audit found something, logs break a rule, offsets were not set, or most of
-a sample is dead; 2 settings or arguments are wrong, or the audit or the logs could not tell.
+Exit codes: 0 done; 1 the worker failed, the audit found something, logs break a rule, offsets were not set, most of
+a sample is dead, or there is not what was asked for; 2 settings or arguments are wrong, or nobody could tell.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import wraps
 
 from log_partitioner import privacy, trial
 from log_partitioner.adapters import logs
@@ -19,9 +20,10 @@ from log_partitioner.adapters.kafka.options import find_refused
 from log_partitioner.batch.fast_lane import why_no_lane
 from log_partitioner.config import checks
 from log_partitioner.config.settings import Settings
-from log_partitioner.errors import LogPartitionerError, SettingsError
+from log_partitioner.errors import CouldNotTellError, LogPartitionerError, SettingsError, StoreRefusedError
 from log_partitioner.input.formats import find_problems
 from log_partitioner.offsets import command as offsets
+from log_partitioner.operations import cat
 from log_partitioner.outside import connect
 from log_partitioner.proof.audit import run as audit
 from log_partitioner.proof.verify import command as verify_logs
@@ -29,6 +31,7 @@ from log_partitioner.usage import describe
 from log_partitioner.version import product_version
 
 FAILED, REFUSED = 1, 2
+OPERATIONS = (("cat", cat, "print the rows of an object, or of a reference, as JSON"),)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -41,6 +44,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return REFUSED
     except LogPartitionerError as error:
         sys.stderr.write(privacy.describe(error) + "\n")
+        return FAILED
+    except BrokenPipeError:  # who was reading, such as `head`, has enough
         return FAILED
     except Exception as error:  # noqa: BLE001 - Python would write its text, in which input may stand
         sys.stderr.write(privacy.trace(error))
@@ -80,7 +85,30 @@ def _parser() -> argparse.ArgumentParser:
     )
     offsets.add_arguments(command)
     describe(command, _offsets)
+    for name, operation, text in OPERATIONS:
+        command = commands.add_parser(name, help=text)
+        operation.add_arguments(command)
+        describe(command, _with_settings(name, operation.main))
     return parser
+
+
+def _with_settings(
+    name: str, command: Callable[[argparse.Namespace, Settings], int]
+) -> Callable[[argparse.Namespace], int]:
+    """Return a command that loads its settings, and logs to standard error."""
+
+    @wraps(command)
+    def run(options: argparse.Namespace) -> int:
+        settings = checks.load(find_problems)
+        privacy.hide(settings.secrets)
+        logs.configure(level="warning", style=settings.log.format, worker=name, boot="", stream=sys.stderr)
+        try:
+            return command(options, settings)
+        except (CouldNotTellError, StoreRefusedError) as error:
+            sys.stderr.write(f"could not tell: {privacy.veiled(str(error))}\n")
+            return REFUSED
+
+    return run
 
 
 def _run(_options: argparse.Namespace) -> int:

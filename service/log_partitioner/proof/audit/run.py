@@ -27,7 +27,7 @@ from log_partitioner.proof.audit.window import FlushWindow
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from log_partitioner.config.s3_settings import S3Settings
     from log_partitioner.config.settings import Settings
@@ -136,16 +136,19 @@ class S3Reader:
         self._bucket = settings.bucket
         self._client = make_client(settings, attempts=ATTEMPTS, connections=threads, validate="when_supported")
 
-    def get(self, address: Address) -> FetchedObject | None:
-        """Read an object; None if there is none.
+    def get(self, address: Address, ranges: Iterable[tuple[int, int]] | None = None) -> FetchedObject | None:
+        """Read an object, or these [start, length) of its bytes, put together; None if there is none.
 
         Raises:
             CouldNotTellError: the store does not let us read it.
         """
         version: Any = {} if address.version_id is None else {"VersionId": address.version_id}
+        parts: list[Any] = [{"Range": f"bytes={start}-{start + more - 1}"} for start, more in ranges or ()] or [{}]
         try:
-            answer = self._client.get_object(Bucket=address.bucket, Key=address.key, **version)
-            return FetchedObject(answer["Body"].read(), answer.get("ETag"))
+            answers = [
+                self._client.get_object(Bucket=address.bucket, Key=address.key, **version, **part) for part in parts
+            ]
+            return FetchedObject(b"".join(one["Body"].read() for one in answers), answers[0].get("ETag"))
         except (BotoCoreError, ClientError, OSError) as error:
             code = error.response["Error"].get("Code") if isinstance(error, ClientError) else None
             if code in _GONE or (code == "NoSuchBucket" and address.bucket != self._bucket):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from argparse import Namespace
 from typing import Any, NoReturn
 
@@ -71,3 +72,23 @@ def test_reader_has_a_connection_for_each_thread_and_the_attempts_of_the_worker(
     config = S3Reader(S3Settings(bucket="ours", region="r"), threads=5)._client.meta.config
     assert (config.max_pool_connections, config.retries["total_max_attempts"]) == (5, ATTEMPTS)
     assert config.response_checksum_validation == "when_supported"
+
+
+class Giving:
+    """A client that gives ranges of one object."""
+
+    def get_object(self, *, Range: str = "bytes=0-9", **_: Any) -> dict[str, Any]:  # noqa: N803 - boto3's names
+        """Give it."""
+        first, last = map(int, Range.removeprefix("bytes=").split("-"))
+        return {"Body": io.BytesIO(b"0123456789"[first : last + 1]), "ETag": "e"}
+
+
+@pytest.mark.parametrize(("ranges", "data"), [(None, b"0123456789"), ([(0, 2), (7, 3)], b"01789")])
+def test_ranges_of_an_object_come_put_together(
+    ranges: list[tuple[int, int]] | None, data: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a reference names them: first byte and length."""
+    reader = S3Reader(S3Settings(bucket="ours", region="r"), threads=1)
+    monkeypatch.setattr(reader, "_client", Giving())
+
+    assert reader.get(Address("ours", "key"), ranges) == (data, "e")

@@ -1,0 +1,104 @@
+"""`log-partitioner cat`: the rows of an object, or of the byte ranges of one reference."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+
+import msgspec
+
+from log_partitioner.config.settings import Settings
+from log_partitioner.errors import CouldNotTellError, SettingsError
+from log_partitioner.formats.reference import Location, decode_references
+from log_partitioner.operations.output import write_note
+from log_partitioner.operations.rows import rows_of, to_json
+from log_partitioner.proof.audit.context import Address
+from log_partitioner.proof.audit.run import S3Reader
+from log_partitioner.proof.oracle.container import UNREADABLE
+from log_partitioner.proof.oracle.judge import Judge
+
+_STANDARD_INPUT = "-"
+_URL = "s3://"
+
+
+class _Placed(msgspec.Struct):
+    """A reference, as far as its rows need it."""
+
+    location: Location
+
+
+_decode_placed = msgspec.json.Decoder(_Placed).decode
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
+    parser.add_argument(
+        "place",
+        metavar="OBJECT|REFERENCE",
+        help="an object, s3://bucket/key or a key of the bucket; or, as JSON, a reference or a message of the "
+        "references topic; - reads such lines from standard input",
+    )
+
+
+def main(options: argparse.Namespace, settings: Settings) -> int:
+    """Print the rows of an object, or of one reference, as lines of JSON.
+
+    A row has `_meta` and, under `entry`, the entry with its original names and values. A reference is read by its byte
+    ranges alone. Rows are input: they hold what users have logged.
+
+    Example:
+      log-partitioner cat s3://my-logs/logs/pack/date=2026-03-04/hour=05/20260304T050607Z-1f2e3d4c-17-0.avro
+
+    Exit codes:
+      0   all rows are printed
+      1   there is no such object
+      2   it cannot be read, or settings or arguments are wrong
+
+    More: docs/RUNBOOK.md
+    """
+    store, parse = S3Reader(settings.s3, threads=1), Judge(settings).parse
+    is_all = True
+    for address, location in places(options.place, settings.s3.bucket):
+        found = store.get(address, location.ranges if location else None)
+        if found is None:
+            is_all = False
+            write_note(f"there is no object s3://{address.bucket}/{address.key}")
+            continue
+        if location and location.etag and found.etag not in (None, location.etag):
+            write_note(f"{address.key} is not the object that was referenced: its etag is {found.etag}")
+        try:
+            sys.stdout.writelines(f"{to_json(row)}\n" for row in rows_of(found.data, parse))
+        except UNREADABLE as error:
+            raise CouldNotTellError(f"object {address.key} is not a valid Avro file: {error}") from error
+    return 0 if is_all else 1
+
+
+def places(text: str, bucket: str) -> Iterator[tuple[Address, Location | None]]:
+    """Yield the objects that an argument names, with a reference's location where it is one.
+
+    Raises:
+        SettingsError: it is JSON, and no reference.
+    """
+    if text == _STANDARD_INPUT:
+        for line in filter(str.strip, sys.stdin):
+            yield from places(line, bucket)
+    elif text.lstrip().startswith("{"):
+        for location in _locations(text.encode()):
+            yield Address(location.bucket, location.object, location.version_id), location
+    elif text.startswith(_URL):
+        named, _, key = text.removeprefix(_URL).partition("/")
+        yield Address(named, key), None
+    else:
+        yield Address(bucket, text), None
+
+
+def _locations(text: bytes) -> list[Location]:
+    try:
+        return [_decode_placed(text).location]
+    except msgspec.DecodeError:
+        pass
+    try:
+        return [reference.location for reference in decode_references(text)]
+    except msgspec.DecodeError as error:
+        raise SettingsError([f"this is neither a reference nor a message of the references topic: {error}"]) from error
