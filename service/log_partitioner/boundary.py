@@ -29,6 +29,9 @@ class Clock(Protocol):
     def wall_ms(self) -> int:
         """Milliseconds since the epoch."""
 
+    def sleep(self, seconds: float) -> None:
+        """Block for so long."""
+
 
 class Membership(NamedTuple):
     """The identity by which the broker fences a member; `raw` is passed back to the client library unchanged.

@@ -9,6 +9,7 @@ import ssl
 import subprocess
 import threading
 import time
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -173,6 +174,20 @@ def test_nothing_is_said_of_or_waited_for_a_repetition_that_does_not_come(
     assert [(line["event"], line["problem"]) for line in logs] == [
         ("upload_repeated", f"bucket bucket at {server.url}: 500 InternalError")
     ]
+
+
+def test_puts_are_spaced_by_the_upper_rate(server: HttpS3, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first goes at once; each other, an attempt again too, waits for its turn behind those before it."""
+    waits: list[float] = []
+    sleep_by(waits.append, monkeypatch)
+    store = S3Store(settings(server, puts_per_s_max=0.01))
+    for number in range(4):
+        body = b"%d" % number
+        store.put(
+            f"logs/{number}", body, sha256=hashlib.sha256(body).digest(), crc32=zlib.crc32(body), metadata={},
+            deadline=Deadline.after(1000, time.monotonic),
+        )  # fmt: skip
+    assert waits == [pytest.approx(wait_s, abs=20) for wait_s in (100, 200, 300)]
 
 
 @pytest.mark.parametrize("way", ["answer", "body"])

@@ -20,6 +20,10 @@ class FakeClock:
         """Milliseconds since the epoch."""
         return START_MS + round(self._passed_s * 1000)
 
+    def sleep(self, seconds: float) -> None:
+        """Let time pass, as a caller that blocks does."""
+        self.advance(seconds)
+
     def advance(self, seconds: float) -> None:
         """Let time pass."""
         assert seconds >= 0, "time does not run backwards"

@@ -15,3 +15,7 @@ class SystemClock:
     def wall_ms(self) -> int:
         """Milliseconds since the epoch."""
         return time.time_ns() // 1_000_000
+
+    def sleep(self, seconds: float) -> None:
+        """Block for so long."""
+        time.sleep(seconds)

@@ -52,6 +52,7 @@ from log_partitioner.config.s3_settings import (
     S3Settings,
 )
 from log_partitioner.control.deadline import Deadline
+from log_partitioner.control.rate import Rate
 from log_partitioner.errors import (
     KeyTakenError,
     ReadBackError,
@@ -96,7 +97,8 @@ class S3Store:
         self._answer_s = CONNECT_TIMEOUT_S + answer_s
         self._client = client or make_client(settings, answer_s=answer_s)
         self._leash = Leash(self._client)
-        self._asking = threading.Lock()
+        self._asking, self._turn = threading.Lock(), threading.Lock()
+        self._rate = Rate(settings.puts_per_s_max)
         self._pace = Pace(time.monotonic)
         self._log = structlog.get_logger("object_store")
         self.trouble: str | None = None
@@ -163,6 +165,7 @@ class S3Store:
         arguments = self._settings.put_arguments(sha256=sha256, crc32=crc32, metadata=metadata)
         while not deadline.has_passed():
             is_throttled = is_expired = False
+            self._await_turn(deadline)
             try:
                 with self._within(deadline.remaining_s):
                     answer = self._client.put_object(Bucket=self._settings.bucket, Key=key, Body=body, **arguments)
@@ -193,6 +196,15 @@ class S3Store:
         if is_expired:  # what can be renewed has been by now: the last seconds were for that
             raise StoreRefusedError(problem)
         raise UploadError(f"{veiled(key)}: {problem}", object_key=key)
+
+    def _await_turn(self, deadline: Deadline) -> None:
+        """Wait until the upper rate lets a PUT go, at most until the deadline."""
+        with self._turn:
+            now_s = time.monotonic()
+            wait_s = self._rate.wait_s(now_s)
+            self._rate.took(1, now_s)
+        if wait_s:
+            time.sleep(min(wait_s, deadline.remaining_s()))
 
     def find(self, key: str, *, sha256: bytes, size: int) -> StoredObject | None:
         """Return the object that has this key, if it is provably the one meant.

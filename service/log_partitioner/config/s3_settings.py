@@ -34,6 +34,8 @@ class S3Settings(Section):
     """Key prefix of everything this service writes."""
     endpoint_url: str | None = None
     """Endpoint of an S3 that is not AWS."""
+    puts_per_s_max: float | None = Field(None, gt=0)
+    """PUTs that a worker sends a second at most, so that other users of the store have room; by default as many as it takes."""
     region: str | None = None
     """Region; by default AWS_REGION, AWS_DEFAULT_REGION or the profile's, and us-east-1 if none is set and s3.endpoint_url is."""
     addressing_style: Literal["auto", "path", "virtual"] = "auto"

@@ -70,6 +70,8 @@ class KafkaSettings(Section):
     """Topic that gets the run records of backfills; the worker does not use it."""
     start_at: StartAt = "beginning"
     """Start on a TopicPartition without a committed offset: beginning; fail; or a time with its zone such as 2026-11-27T09:00:00Z, the first record of that time or later by Kafka's timestamps."""
+    entries_per_s_max: float | None = Field(None, gt=0)
+    """Entries that a worker takes a second at most, so that catching up leaves room for others; a record is never split. By default as many as it can."""
     accept_unknown_history: bool = False
     """Start even if the flushes topic is unreadable. Risk: if the committed offset is stale, data is published twice."""
     accept_groups: Names = Field((), examples=["staging"])

@@ -6,6 +6,7 @@ heartbeats from its own thread, and `max.poll.interval.ms` is the bound.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from dataclasses import dataclass
 
@@ -14,6 +15,7 @@ import structlog
 from log_partitioner.batch.fast_lane import LARGE_BYTES
 from log_partitioner.boundary import FetchFailure, Poll
 from log_partitioner.control.flush_policy import FlushBounds, FlushReason, decide_by_load
+from log_partitioner.control.rate import Rate
 from log_partitioner.control.state import Phase
 from log_partitioner.errors import RegistryError, SpoolError
 from log_partitioner.formats.log_events import OffsetGaps, RecordsNotRecorded, tell
@@ -27,6 +29,7 @@ from log_partitioner.runtime.recorder import Recorder
 from log_partitioner.runtime.refetch import Refetcher
 
 POLL_S = 0.2
+ROOM_S = 1.0  # without a poll, to stay below an upper rate
 RECORDS_MAX = 2000  # taken from the client library in one call
 CHECK_EVERY = 1024  # entries and KiB of records, between two looks at how full the batch is,
 CHECK_PART = 4  # or when it has grown by this part since the last one
@@ -46,9 +49,12 @@ class Runloop:
     controller: Controller
     recorder: Recorder
     flusher: Flusher
+    entries_per_s_max: float | None = None
 
     def __post_init__(self) -> None:
         self.records_max = RECORDS_MAX
+        self._rate = Rate(self.entries_per_s_max)
+        self._entries_per_record = math.inf  # nobody knows yet
         self._refetcher = Refetcher(self.ports, self.recorder)
         self._crash_guard = CrashGuard(self.ports, self.recorder)
         self._open_transactions = OpenTransactions(self.ports.clock, self.ports.metrics)
@@ -79,7 +85,7 @@ class Runloop:
         """Do one turn."""
         self.controller.prepare()
         self.controller.position()
-        records = self.ports.consumer.consume(records_max=self.records_max, timeout_s=POLL_S)
+        records = self.ports.consumer.consume(records_max=self._await_room(), timeout_s=POLL_S)
         self.controller.consume_returned()
         if records:
             try:
@@ -99,6 +105,13 @@ class Runloop:
         if opening is not None and self.ports.clock.now_s() - opening.opened_at_s >= self.bounds.interval_s:
             self._flush(FlushReason.INTERVAL)
         self._publish()
+
+    def _await_room(self) -> int:
+        """Wait, for a second at most, until more entries may come; returns how many records may, one at least."""
+        if self._rate.per_s is None:
+            return self.records_max
+        self.ports.clock.sleep(min(ROOM_S, self._rate.wait_s(self.ports.clock.now_s())))
+        return max(1, min(self.records_max, int(self._rate.per_s * ROOM_S / self._entries_per_record)))
 
     def _record_all(self, poll: Poll) -> None:
         """Record the records of a poll. Refused ones of owned TopicPartitions are read again, after a rewind."""
@@ -225,6 +238,9 @@ class Runloop:
             self.ports.metrics.add("records", records)
             self.ports.metrics.add("records_given_back", self._one_by_one)
             self._one_by_one = 0
+            entries = self.recorder.outcomes.total()
+            self._rate.took(entries, self.ports.clock.now_s())
+            self._entries_per_record = max(1.0, entries / records)
         for outcome, count in self.recorder.outcomes.items():
             self.ports.metrics.add("entries", count, outcome=outcome)
         self.recorder.outcomes.clear()

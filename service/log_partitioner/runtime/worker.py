@@ -61,7 +61,8 @@ class Worker:
         self.controller = parts.controller(
             ports, settings.flush, self.recorder, self.flusher, self.positions, self.verification
         )
-        self.loop = parts.runloop(ports, flush_bounds(settings), self.controller, self.recorder, self.flusher)
+        rate = settings.kafka.entries_per_s_max
+        self.loop = parts.runloop(ports, flush_bounds(settings), self.controller, self.recorder, self.flusher, rate)
 
     def _find_schema(self, ref: SchemaRef) -> Schema | None:
         assert self.ports.schemas is not None, "a format that needs schemas has a registry"

@@ -19,7 +19,7 @@ from tests.fakes.member import Callback
 from tests.fakes.pace import long_records
 from tests.fakes.records import P0, P1, P2, entry, value_of
 from tests.fakes.rig import KIP848, STYLES, Rig, owning
-from tests.fakes.worker import FakeWorker, Rules
+from tests.fakes.worker import FakeWorker, Rules, settings_of
 
 FAULTS = [Outcome.COMMITTED, "TRANSACTION_ABORTABLE", Outcome.UNKNOWN_COMMITTED, Outcome.UNKNOWN_OPEN]
 
@@ -32,6 +32,25 @@ def give_way(rig: Rig, worker: FakeWorker) -> FakeWorker:
         if worker.consumer.member.queue:
             return second
     raise AssertionError("no rebalance")
+
+
+@pytest.mark.parametrize("entries", [1, 40])
+def test_worker_with_an_upper_rate_takes_no_more_in_the_long_run(entries: int) -> None:
+    """Whatever a record holds; it polls at least once a second meanwhile, and takes as much as the rate allows."""
+    rig = Rig(tps=(P0,))
+    kafka = settings_of().kafka.model_copy(update={"entries_per_s_max": 100.0})
+    worker = rig.owning(rules=Rules().with_settings(kafka=kafka))
+    records = 1200 // entries
+    for _ in range(records):
+        rig.broker.logs[P0].append(value_of(*[entry()] * entries), timestamp_ms=rig.clock.wall_ms())
+    began_s, turns = rig.clock.now_s(), 0
+    while worker.recorder.positions[P0].next_offset < records:
+        rig.tick()
+        worker.step()
+        turns += 1
+    passed_s = rig.clock.now_s() - began_s
+    assert 10 <= passed_s <= 13
+    assert turns >= passed_s
 
 
 @pytest.mark.parametrize("purge", [True, False])
