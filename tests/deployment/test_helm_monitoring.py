@@ -139,6 +139,18 @@ def test_chart_autoscaler_takes_the_place_of_replicas(tmp_path: Path) -> None:
     assert by_own["HorizontalPodAutoscaler"]["spec"]["metrics"] == json.loads(metrics)
 
 
+@pytest.mark.parametrize(
+    ("value", "window"),
+    [("config.flush.interval_s=30", "300s"), ("config.flush.interval_s=10m", "1320s"),
+     ("config.flush.interval_s=null", "300s"), ("autoscaling.keda.window=2m", "2m")],
+)  # fmt: skip
+def test_chart_window_of_keda_holds_two_flushes(tmp_path: Path, value: str, window: str) -> None:
+    """A shorter one would take the lag between two flushes for a backlog."""
+    scaled = manifests_of(tmp_path, *KEDA, "autoscaling.maxReplicas=6", value)["ScaledObject"]
+
+    assert scaled["spec"]["triggers"][0]["metadata"]["query"].count(f"[{window}]") == 2
+
+
 @needs_promtool
 def test_chart_query_of_keda_knows_the_lag_of_a_flush_from_a_backlog(tmp_path: Path) -> None:
     """Lag that falls to nothing with each flush is none, what stays is; without series there is no answer."""

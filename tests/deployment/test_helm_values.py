@@ -198,6 +198,7 @@ def test_chart_rollout_waits_for_a_flush_and_drains_go_on(tmp_path: Path) -> Non
         "updateStrategy": {"type": "OnDelete"},
         "podDisruptionBudget": {"minAvailable": "50%"},
         "annotations": {"reload": "yes"},
+        "revisionHistoryLimit": 3,
     }
     given = _given(tmp_path / "given", values)
     off = _given(tmp_path / "off", {"podDisruptionBudget": {"enabled": False}})
@@ -208,6 +209,7 @@ def test_chart_rollout_waits_for_a_flush_and_drains_go_on(tmp_path: Path) -> Non
     assert (budget["maxUnavailable"], budget["unhealthyPodEvictionPolicy"]) == (1, "AlwaysAllow")
     assert given["StatefulSet"]["spec"]["minReadySeconds"] == 5
     assert given["StatefulSet"]["spec"]["updateStrategy"]["type"] == "OnDelete"
+    assert given["StatefulSet"]["spec"]["revisionHistoryLimit"] == 3
     assert given["StatefulSet"]["metadata"]["annotations"] == {"reload": "yes"}
     assert given["PodDisruptionBudget"]["spec"]["minAvailable"] == "50%"
     assert "maxUnavailable" not in given["PodDisruptionBudget"]["spec"]
@@ -359,6 +361,7 @@ def test_chart_changed_secret_restarts_the_pods(tmp_path: Path) -> None:
         ),
         ({"persistence": {"enabled": True}, "emptyDir": {"medium": "Memory"}}, "there is one volume for the spool"),
         ({"emptyDir": {"medium": "Memory"}}, "resources.limits.memory (1536Mi) must hold the worker and"),
+        ({"secret": {"as": "files"}}, "secret.name is not set, and secret.as is files"),
         ({"autoscaling": {"enabled": True}}, "autoscaling.maxReplicas is not set"),
         (
             {"autoscaling": {"enabled": True, "minReplicas": 4, "maxReplicas": 3}},

@@ -57,7 +57,7 @@ _REFINED: Mapping[str, Mapping[str, Any]] = {
     "autoscaling.maxReplicas": {"minimum": 0},
     "autoscaling.keda.recordsPerSecond": {"minimum": 1},
     "autoscaling.keda.catchUpSeconds": {"minimum": 1},
-    "autoscaling.keda.window": {"pattern": "^[0-9]+[smh]$"},
+    "autoscaling.keda.window": {"pattern": "^([0-9]+[smh])?$"},
 }
 
 

@@ -90,6 +90,13 @@ its records are read again. */}}
 {{- addf .Values.config.flush.budget_s 30 | ceil | int64 -}}
 {{- end -}}
 
+{{/* Seconds of a time such as 30, 30s or 5m. */}}
+{{- define "log-partitioner.seconds" -}}
+{{- $text := toString . -}}
+{{- $unit := regexReplaceAll "^[0-9.]+" $text "" -}}
+{{- mulf (trimSuffix $unit $text | float64) (get (dict "" 1 "ms" 0.001 "s" 1 "m" 60 "min" 60 "h" 3600 "d" 86400) $unit) | ceil | int64 -}}
+{{- end -}}
+
 {{- define "log-partitioner.workersMax" -}}
 {{- .Values.autoscaling.maxReplicas | default .Values.topicPartitions | int64 -}}
 {{- end -}}

@@ -16,6 +16,10 @@
 {{- end -}}
 {{- end -}}
 
+{{- if and (eq $values.secret.as "files") (not $values.secret.name) -}}
+{{- $wrong = append $wrong "secret.name is not set, and secret.as is files: there is nothing to mount." -}}
+{{- end -}}
+
 {{- if and $values.podMonitor.enabled $values.serviceMonitor.enabled -}}
 {{- $wrong = append $wrong "podMonitor.enabled and serviceMonitor.enabled exclude each other: every worker would be scraped twice." -}}
 {{- end -}}
