@@ -23,7 +23,7 @@ from log_partitioner.config.settings import Settings
 from log_partitioner.errors import CouldNotTellError, LogPartitionerError, SettingsError, StoreRefusedError
 from log_partitioner.input.formats import find_problems
 from log_partitioner.offsets import command as offsets
-from log_partitioner.operations import cat
+from log_partitioner.operations import cat, status
 from log_partitioner.outside import connect
 from log_partitioner.proof.audit import run as audit
 from log_partitioner.proof.verify import command as verify_logs
@@ -31,7 +31,10 @@ from log_partitioner.usage import describe
 from log_partitioner.version import product_version
 
 FAILED, REFUSED = 1, 2
-OPERATIONS = (("cat", cat, "print the rows of an object, or of a reference, as JSON"),)
+OPERATIONS = (
+    ("status", status, "show workers, lag and last flushes"),
+    ("cat", cat, "print the rows of an object, or of a reference, as JSON"),
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -44,13 +44,13 @@ def write_note(text: str) -> None:
 
 
 def table(rows: Sequence[Row]) -> Iterator[str]:
-    """Lay out rows below the names of their fields, which all share; whole numbers stand at the right."""
+    """Lay out rows below the names of their fields, which all share; numbers stand at the right."""
     if not rows:
         return
     names = list(rows[0])
     cells = [names, *([_cell(row[name]) for name in names] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    is_right = [all(isinstance(row[name], int | None) for row in rows) for name in names]
+    is_right = [all(isinstance(row[name], int | float | None) for row in rows) for name in names]
     for line in cells:
         parts = zip(line, widths, is_right, strict=True)
         yield _GAP.join(cell.rjust(width) if right else cell.ljust(width) for cell, width, right in parts).rstrip()

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 import structlog
@@ -26,7 +25,8 @@ from log_partitioner.adapters.kafka.errors import (
     without_topic,
 )
 from log_partitioner.adapters.kafka.log import make_admin
-from log_partitioner.adapters.kafka.values import position
+from log_partitioner.adapters.kafka.options import worker_of
+from log_partitioner.adapters.kafka.values import position, topic_partitions
 from log_partitioner.adapters.preflight import Need
 from log_partitioner.config.settings import KafkaSettings
 from log_partitioner.control.deadline import Deadline
@@ -267,29 +267,56 @@ def commit_offsets(
         raise SourceError(text) from error
 
 
+class Member(NamedTuple):
+    """A member of a group; `worker` is its name if it is a worker of ours, else its client's id."""
+
+    worker: str
+    host: str
+    tps: frozenset[TopicPartition]
+
+
+class Group(NamedTuple):
+    """A group as its coordinator knows it; `state` is Kafka's word for it."""
+
+    state: str
+    members: list[Member]
+
+
+def describe_group(options: Mapping[str, Any], group_id: str, *, timeout_s: float) -> Group:
+    """Ask for the members of a group, of either protocol; one that is not there has none.
+
+    Raises:
+        SourceError: a permission is missing, or the broker does not answer.
+    """
+    client = make_admin(options)
+
+    def ask() -> Any:
+        (future,) = client.describe_consumer_groups([group_id], request_timeout=timeout_s).values()
+        return future.result()
+
+    try:
+        found = answer_of(Deadline.after(timeout_s, time.monotonic), ask, Patience())
+    except KafkaException as error:
+        problem = error.args[0]
+        if problem.code() == KafkaError.GROUP_ID_NOT_FOUND:
+            return Group("DEAD", [])
+        raise SourceError(f"group {group_id}: {problem.name()}: {problem.str()}") from error
+    members = [
+        Member(worker_of(one.client_id), one.host.lstrip("/"), topic_partitions(one.assignment.topic_partitions))
+        for one in found.members
+    ]
+    return Group(found.state.name, members)
+
+
 def require_nobody(options: Mapping[str, Any], groups: Iterable[str], *, timeout_s: float) -> None:
     """Require that no group has a member: a transaction without a member is taken by one that has (KAFKA_FACTS F3).
 
     Raises:
         SourceError: one has members, a permission is missing, or the broker does not answer.
     """
-    client = make_admin(options)
-    until = Deadline.after(timeout_s, time.monotonic)
     for group_id in groups:
-        try:
-            members = answer_of(until, partial(_members, client, group_id, timeout_s), Patience())
-        except KafkaException as error:
-            problem = error.args[0]
-            if problem.code() == KafkaError.GROUP_ID_NOT_FOUND:
-                continue
-            raise SourceError(f"group {group_id}: {problem.name()}: {problem.str()}") from error
-        if members:
+        if describe_group(options, group_id, timeout_s=timeout_s).members:
             raise _alive(group_id)
-
-
-def _members(client: AdminClient, group_id: str, timeout_s: float) -> list[Any]:
-    (future,) = client.describe_consumer_groups([group_id], request_timeout=timeout_s).values()
-    return list(future.result().members)
 
 
 def _alive(group_id: str) -> SourceError:

@@ -46,6 +46,7 @@ PINNED_CONSUMER: dict[str, Any] = {
     "topic.metadata.refresh.interval.ms": 60_000,
 }
 _TOGETHER = "Failed to create "  # begins what the library says of properties that do not fit together
+_CLIENT = "log-partitioner-"  # begins the client id of a worker
 _FILES = tuple(f"ssl.{name}.location" for name in ("ca", "certificate", "key", "keystore", "crl"))
 _NO_FILE = ("", "probe")
 _ROLES: tuple[Role, ...] = ("consumer", "producer")
@@ -70,7 +71,7 @@ def consumer_options(settings: Settings, *, worker: str) -> dict[str, Any]:
     options: dict[str, Any] = {**PINNED_CONSUMER, **given_options(kafka, "consumer")}
     options |= {
         "bootstrap.servers": kafka.bootstrap_servers,
-        "client.id": f"log-partitioner-{worker}",
+        "client.id": f"{_CLIENT}{worker}",
         "group.id": kafka.group_id,
         "group.protocol": kafka.group_protocol,
         "max.poll.interval.ms": round(settings.flush.max_poll_interval_s * 1000),
@@ -99,10 +100,15 @@ def producer_options(settings: Settings, *, worker: str, transactional_id: str) 
     options: dict[str, Any] = {**sizes, **PINNED_PRODUCER, **given_options(kafka, "producer")}
     return options | {
         "bootstrap.servers": kafka.bootstrap_servers,
-        "client.id": f"log-partitioner-{worker}",
+        "client.id": f"{_CLIENT}{worker}",
         "transactional.id": transactional_id,
         "transaction.timeout.ms": round(settings.flush.transaction_timeout_s * 1000),
     }
+
+
+def worker_of(client_id: str) -> str:
+    """Return the name of the worker with this client id."""
+    return client_id.removeprefix(_CLIENT)
 
 
 def find_refused(settings: Settings) -> list[str]:
