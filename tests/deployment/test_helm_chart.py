@@ -195,9 +195,9 @@ def test_chart_without_a_required_value_is_refused(missing: str) -> None:
     assert f"config.{missing} is not set" in done.stderr
 
 
-@pytest.mark.parametrize("budget_s", [None, 20, 110.5, 1800])
+@pytest.mark.parametrize("budget_s", [None, 20, 110.5, 1800, '"1500s"', '"0.5h"', '"25000ms"'])
 def test_chart_grace_period_is_longer_than_a_flush_and_what_follows_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, budget_s: float | None
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, budget_s: float | str | None
 ) -> None:
     """W10: SIGKILL comes after the longest flush, an abort and leaving."""
     manifests = manifests_of(tmp_path, values_json=() if budget_s is None else (f"config.flush.budget_s={budget_s}",))
@@ -257,11 +257,12 @@ def test_chart_pod_is_restricted(chart: Manifests) -> None:
     assert pod["enableServiceLinks"] is False
 
 
+@pytest.mark.parametrize("given", ["5000000", "5MB", "5000.0kB", "4.76837158203125MiB"])
 def test_chart_spool_is_bounded_and_holds_what_the_worker_may_write(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str
 ) -> None:
     """W9: the volume is larger than the worker's own limit, or the kubelet would evict a worker that is in bounds."""
-    manifests = manifests_of(tmp_path, "config.flush.bytes_max=1000", "config.spool.bytes_max=5000000")
+    manifests = manifests_of(tmp_path, "config.flush.bytes_max=1000", f"config.spool.bytes_max={given}")
     settings = _settings(manifests, monkeypatch, pod="w-0")
     volume, temporary = pod_of(manifests)["volumes"]
     mount, temporary_mount = worker_of(manifests)["volumeMounts"]

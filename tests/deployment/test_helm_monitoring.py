@@ -141,9 +141,12 @@ def test_chart_autoscaler_takes_the_place_of_replicas(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("value", "window"),
-    [("config.flush.interval_s=30", "300s"), ("config.flush.interval_s=10m", "1320s"),
-     ("config.flush.interval_s=null", "300s"), ("autoscaling.keda.window=2m", "2m")],
-)  # fmt: skip
+    [
+        ("config.flush.interval_s=30", "300s"),
+        ("config.flush.interval_s=10m", "1320s"),
+        ("autoscaling.keda.window=2m", "2m"),
+    ],
+)
 def test_chart_window_of_keda_holds_two_flushes(tmp_path: Path, value: str, window: str) -> None:
     """A shorter one would take the lag between two flushes for a backlog."""
     scaled = manifests_of(tmp_path, *KEDA, "autoscaling.maxReplicas=6", value)["ScaledObject"]

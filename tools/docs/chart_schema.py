@@ -24,7 +24,7 @@ _QUANTITIES = {
 }
 # What the templates compute with: values.yaml repeats these defaults, and they may not be unset.
 _NEEDED = {
-    "flush": ["budget_s"],
+    "flush": ["interval_s", "budget_s"],
     "spool": ["directory", "bytes_max"],
     "http": ["port"],
 }
@@ -112,17 +112,17 @@ def _config() -> dict[str, Any]:
 def _properties(group: Group) -> dict[str, Any]:
     """Leave out secrets, which may not stand in values; a template checks required values (lint has no values)."""
     return {
-        setting.path[-1]: _property(setting, computed=setting.path[-1] in _NEEDED.get(group.name, ()))
+        setting.path[-1]: _property(setting)
         for setting in group.settings
         if not setting.is_secret and setting.path not in _OF_THE_CHART
     }
 
 
-def _property(setting: Setting, *, computed: bool) -> dict[str, Any]:
-    """Give a setting's schema; a number that no template computes with may have a unit, as the worker takes it."""
+def _property(setting: Setting) -> dict[str, Any]:
+    """Give a setting's schema; a number may have a unit, as the worker takes it."""
     schema = {name: value for name, value in setting.schema.items() if name not in ("title", "default", "examples")}
     unit = schema.pop("unit", None)
-    if unit is None or computed:
+    if unit is None:
         return schema
     return {**schema, "type": [schema["type"], "string"], "pattern": _QUANTITIES[unit]}
 

@@ -37,9 +37,8 @@ A variable with the prefix `LOGP_` that names no setting is refused, with the ne
 check-config` reports all problems at once: names, values, conflicts between settings, and what the client library
 refuses (it is asked without a broker; files of certificates have to be there). `--show` prints the effective settings
 without secrets; `log-partitioner config-schema` prints this page as JSON schema. In the chart the same names stand
-under `config`: `config.flush.interval_s`; the chart computes with the times and sizes that its values.yaml names, so
-these are numbers there. Group, topics that are written and prefix have defaults of their own there, with namespace
-and release in them.
+under `config`: `config.flush.interval_s`. Group, topics that are written and prefix have defaults of their own there,
+with namespace and release in them.
 """
 _PROPERTIES = """\
 ## Properties of librdkafka

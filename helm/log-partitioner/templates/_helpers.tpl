@@ -69,32 +69,32 @@ under topics, lists and maps are values, as JSON; null is left out. toJson write
 {{- ternary . (toJson .) (kindIs "string" .) -}}
 {{- end -}}
 
-{{/* The spool's bytes on disk, and a tenth more for what the file system adds. */}}
-{{- define "log-partitioner.spoolBytes" -}}
-{{- mulf .Values.config.spool.bytes_max 1.1 | int64 -}}
+{{/* Bytes of a size, a setting's or Kubernetes': 1536Mi, 2GiB, 2G, 1000; of others, such as 1e9 or 500m, nothing. */}}
+{{- define "log-partitioner.bytes" -}}
+{{- $text := toJson . | trimAll "\"" -}}
+{{- if regexMatch "^[0-9]+([.][0-9]+)?([kKMGT]i?)?B?$" $text -}}
+{{- $unit := regexReplaceAll "^[0-9.]+" $text "" -}}
+{{- $factors := dict "" 1 "k" 1000 "m" 1000000 "g" 1000000000 "t" 1000000000000 "ki" 1024 "mi" 1048576 "gi" 1073741824 "ti" 1099511627776 -}}
+{{- mulf (trimSuffix $unit $text | float64) (get $factors (lower $unit | trimSuffix "b")) | int64 -}}
+{{- end -}}
 {{- end -}}
 
-{{/* Bytes of a quantity such as 1536Mi, 2G or 1000; of others, such as 1e9 or 500m, nothing. */}}
-{{- define "log-partitioner.bytes" -}}
-{{- $text := toString . -}}
-{{- if regexMatch "^[0-9]+([.][0-9]+)?([kMGT]|[KMGT]i)?$" $text -}}
+{{/* Seconds of a time such as 30, 500ms or 5m. */}}
+{{- define "log-partitioner.seconds" -}}
+{{- $text := toJson . | trimAll "\"" -}}
 {{- $unit := regexReplaceAll "^[0-9.]+" $text "" -}}
-{{- $factors := dict "" 1 "k" 1000 "M" 1000000 "G" 1000000000 "T" 1000000000000 "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 "Ti" 1099511627776 -}}
-{{- mulf (trimSuffix $unit $text | float64) (get $factors $unit) | int64 -}}
+{{- mulf (trimSuffix $unit $text | float64) (get (dict "" 1 "ms" 0.001 "s" 1 "m" 60 "min" 60 "h" 3600 "d" 86400) $unit) -}}
 {{- end -}}
+
+{{/* The spool's bytes on disk, and a tenth more for what the file system adds. */}}
+{{- define "log-partitioner.spoolBytes" -}}
+{{- mulf (include "log-partitioner.bytes" .Values.config.spool.bytes_max | float64) 1.1 | int64 -}}
 {{- end -}}
 
 {{/* W10: SIGKILL must come after the longest flush, an abort and leaving (30 s). A worker that is killed loses no data, but
 its records are read again. */}}
 {{- define "log-partitioner.graceSeconds" -}}
-{{- addf .Values.config.flush.budget_s 30 | ceil | int64 -}}
-{{- end -}}
-
-{{/* Seconds of a time such as 30, 30s or 5m. */}}
-{{- define "log-partitioner.seconds" -}}
-{{- $text := toString . -}}
-{{- $unit := regexReplaceAll "^[0-9.]+" $text "" -}}
-{{- mulf (trimSuffix $unit $text | float64) (get (dict "" 1 "ms" 0.001 "s" 1 "m" 60 "min" 60 "h" 3600 "d" 86400) $unit) | ceil | int64 -}}
+{{- addf (include "log-partitioner.seconds" .Values.config.flush.budget_s | float64) 30 | ceil | int64 -}}
 {{- end -}}
 
 {{- define "log-partitioner.workersMax" -}}
