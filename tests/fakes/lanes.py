@@ -108,19 +108,24 @@ def assert_decoded_alike(
     headers: Headers = (),
     find_schema: FindSchema | None = None,
 ) -> None:
+    """Hold the entries of a record to the second opinion (`assert_alike`)."""
+    assert_alike(decoded, value, headers, oracle.Decoder(rules, find_schema))
+
+
+def assert_alike(decoded: Decoded, value: bytes | None, headers: Headers, decoder: oracle.Decoder) -> None:
     """Hold the entries of a record to the second opinion: which are bad, and for what; and the values of the others.
 
     One object that is no Unicode is bad as a whole to the worker, and one entry to the second opinion.
     """
-    decoder = oracle.Decoder(rules, find_schema)
+    rules = decoder._settings
     other, bad = decoder.decode(value, headers), {one.number: one.reason for one in decoded.bad}
     if None in bad:
         (whole,) = other.entries
         assert bad[None] in whole.reasons
-        text = b"" if other.is_whole else oracle._decompress(value or b"", rules.record_bytes_max)
-        if rules.framing != "none" and text.startswith(b"\0"):
-            text = text[5:]
-        assert other.is_whole or text.lstrip(b" \t\r\n").startswith(b"{")
+        if not other.is_whole:
+            content = oracle._decompress(value or b"", rules.record_bytes_max)
+            _, text = oracle.FRAMINGS[rules.framing](content, headers, rules.record_bytes_max)
+            assert text.lstrip(b" \t\r\n").startswith(b"{")
         return
     assert not other.is_whole
     values = {index: entry for index, entry, *_ in decoded.entries}

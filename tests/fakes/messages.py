@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.descriptor_pb2 import FileDescriptorSet
 from google.protobuf.message_factory import GetMessageClass
 from hypothesis import strategies as st
 
@@ -27,7 +28,7 @@ _LINES = [
     "Level level = 101; repeated Level levels = 102; All inner = 103; repeated All inners = 104;",
     "map<string, All> all_by_name = 105; oneof one { string text = 106; All message = 107; }",
     "repeated google.protobuf.Timestamp times = 108; map<int32, google.protobuf.Value> values = 109;",
-    "Older older = 110;",
+    "Older older = 110; string _unknown = 111;",
 ]
 SOURCE = f"""
 syntax = "proto3";
@@ -56,6 +57,11 @@ SCHEMA = Schema(SOURCE, (("older.proto", OLDER),))
 def message_class(name: str = "tests.All") -> Any:
     """Return the class of a message of the schema."""
     return GetMessageClass(compile_schema(SCHEMA).message(name=name))
+
+
+def descriptors() -> bytes:
+    """Return the schema as protoc compiles it."""
+    return FileDescriptorSet(file=compile_schema(SCHEMA)._files).SerializeToString()
 
 
 _OF_KIND: dict[int, st.SearchStrategy[Any]] = {

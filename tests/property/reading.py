@@ -10,11 +10,12 @@ import fastavro
 from log_partitioner.avro.infer import infer_entry
 from log_partitioner.avro.row_encoder import entry_encoder
 from log_partitioner.avro.schema import row_schema
+from log_partitioner.avro.schema_types import RecordType
 from log_partitioner.config.settings import SchemaBounds
 from log_partitioner.formats.values import encode_json
 from log_partitioner.proof.oracle.equal import canonical
 from log_partitioner.proof.oracle.expected_schema import type_of_entry
-from log_partitioner.proof.oracle.json_text import parse_keeping
+from log_partitioner.proof.oracle.json_text import Parse, parse_keeping
 from log_partitioner.proof.oracle.published_schema import PublishedSchema
 from tests.property.test_second_opinion import as_oracle, as_parsed
 from tests.strategies import decode_again
@@ -27,9 +28,14 @@ def assert_reads_back(entry: dict[str, Any], text: bytes, other: dict[str, Any] 
     kind = infer_entry(entry, LIMITS)
     assert other is not None
     assert as_oracle(kind) == type_of_entry(other, depth_max=LIMITS.depth_max)
-    published, out = PublishedSchema(row_schema(kind).text, parse_keeping), bytearray()
-    entry_encoder(kind, kind, LIMITS)(decode_again(text), out)
+    assert read_back(kind, decode_again(text)) == canonical(other) == canonical(as_parsed(entry))
+    assert encode_json(entry) == text
+
+
+def read_back(kind: RecordType, entry: dict[str, Any], parse: Parse = parse_keeping) -> Any:
+    """Write an entry as a row of a type, and give what another reader finds by the published schema."""
+    published, out = PublishedSchema(row_schema(kind).text, parse), bytearray()
+    entry_encoder(kind, kind, LIMITS)(entry, out)
     _, *fields = published.avro["fields"]
     row = fastavro.schemaless_reader(io.BytesIO(out), {**published.avro, "fields": fields}, None)
-    assert published.restore(row) == canonical(other) == canonical(as_parsed(entry))
-    assert encode_json(entry) == text
+    return published.restore(row)

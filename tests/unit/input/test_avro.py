@@ -238,24 +238,30 @@ def test_names_are_found_in_their_namespace() -> None:
     assert decoded(schema, write(schema, value)) == [{"in": {"of": {"a.b.In": {"of": None}}}}]
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("{", "Expecting property name"),
-        ('"text"', "text is no type"),
-        ("7", "7 is no type"),
-        ('{"type": "record", "name": "R"}', "a type lacks 'fields'"),
-        ('{"type": "record", "name": "R", "fields": [{"name": "a", "type": "Nowhere"}]}', "Nowhere is no type"),
-        ('{"type": "fixed", "name": "F", "size": -1}', "-1 is no size"),
-        ('{"type": "enum", "name": "E", "symbols": [1]}', "1 is no name"),
-        ('{"type": "record", "name": "R", "fields": [{"name": 1, "type": "int"}]}', "1 is no name"),
-        (json.dumps(record("int")).replace("f0", "\\ud800"), "'utf-8' codec"),
-        (json.dumps(record({**EMPTY, "name": "R"})), "R is there twice"),
-        (json.dumps(record("int", "int")).replace("f1", "f0"), "R has two fields of one name"),
-        ('{"type": ' * 100_000, "it nests without end"),
-        ('{"type": ' * 5_000 + '"int"' + "}" * 5_000, "it nests without end"),
-    ],
-)
+NO_SCHEMAS = [
+    ("{", "Expecting property name"),
+    ('"text"', "text is no type"),
+    ("7", "7 is no type"),
+    ('{"type": "record", "name": "R"}', "a type lacks 'fields'"),
+    ('{"type": "record", "name": "R", "fields": [{"name": "a", "type": "Nowhere"}]}', "Nowhere is no type"),
+    ('{"type": "fixed", "name": "F", "size": -1}', "-1 is no size"),
+    ('{"type": "enum", "name": "E", "symbols": [1]}', "1 is no name"),
+    ('{"type": "record", "name": "R", "fields": [{"name": 1, "type": "int"}]}', "1 is no name"),
+    (json.dumps(record("int")).replace("f0", "\\ud800"), "'utf-8' codec"),
+    (json.dumps(record({**EMPTY, "name": "R"})), "R is there twice"),
+    (json.dumps(record("int", "int")).replace("f1", "f0"), "R has two fields of one name"),
+    ('{"type": ' * 100_000, "it nests without end"),
+    ('{"type": ' * 5_000 + '"int"' + "}" * 5_000, "it nests without end"),
+    (json.dumps(record(EMPTY, EMPTY)), "E is there twice"),
+    ('{"type": "record", "name": "int", "fields": []}', "int is there twice"),
+    ('{"type": "record", "name": ".R", "fields": [{"name": "a", "type": ["null", "R"]}]}', "R is no type"),
+    ('{"type": "enum", "name": "E", "symbols": {"RED": 1}}', "{'RED': 1} is no list"),
+    ('{"type": "enum", "name": "E", "symbols": "RED"}', "RED is no list"),
+    ('{"type": "record", "name": "R", "fields": {}}', "{} is no list"),
+]
+
+
+@pytest.mark.parametrize(("text", "said"), NO_SCHEMAS)
 def test_schema_that_is_none_is_told_at_the_start(tmp_path: Path, text: str, said: str) -> None:
     file = tmp_path / "it.avsc"
     file.write_text(text)
@@ -285,6 +291,15 @@ def test_value_that_begins_like_compressed_ones_by_chance_is_read_as_it_is(magic
     (entry,) = decoded(schema, payload)
     assert entry["f0"].startswith(magic[:2].hex())
     assert decoded(schema, gzip.compress(payload)) == [entry]
+
+
+@pytest.mark.parametrize("text", [text for text, _ in NO_SCHEMAS])
+def test_record_of_a_schema_that_is_none_is_malformed_to_worker_and_second_opinion(text: str) -> None:
+    """Whatever its payload is: it may happen to be a value of what is left of the schema."""
+    rules = InputSettings(format="avro", framing="confluent")
+    for payload in (b"", b"\0"):
+        (bad,) = decode_alike(b"\0\0\0\0\7" + payload, rules, (), lambda _ref: Schema(text)).bad
+        assert bad.reason is Reason.MALFORMED
 
 
 NAMED = SchemaRef("id", 7)

@@ -69,11 +69,11 @@ class AvroTypes:
             raise SchemaError(f"{name} is there twice")
         fields: dict[str, Decode] = {}
         if kind == "enum":
-            decode = _enum([*map(_name, schema["symbols"])])
+            decode = _enum([*map(_name, _list(schema["symbols"]))])
         elif kind == "fixed":
             decode = _fixed(_size(schema["size"]), converter(schema) or Bytes.of)
         else:
-            decode = self._record(fields, sum(VALUE_BYTES + len(_name(one["name"])) for one in schema["fields"]))
+            decode = self._record(fields, sum(VALUE_BYTES + len(_name(one["name"])) for one in _list(schema["fields"])))
         self._named[name] = made = Type(name, decode, is_named=True)
         if kind in ("record", "error"):  # a field may be of the record itself
             space = name.rpartition(".")[0]
@@ -137,6 +137,12 @@ class AvroTypes:
 def _name(given: Any) -> str:
     if not isinstance(given, str):
         raise SchemaError(f"{given} is no name")
+    return given
+
+
+def _list(given: Any) -> list[Any]:
+    if not isinstance(given, list):
+        raise SchemaError(f"{given} is no list")
     return given
 
 

@@ -16,6 +16,7 @@ from log_partitioner.formats.dead_letter import Reason
 from log_partitioner.formats.schema import Schema
 from log_partitioner.formats.values import Bytes, Date, Decimal, DeclaredMap, Timestamp
 from log_partitioner.proof.oracle.format import DeadError, Format
+from log_partitioner.proof.oracle.json_text import holds_lone_surrogates
 
 _DAY_US = 86_400_000_000
 _EPOCH_DAY = datetime(1970, 1, 1, tzinfo=UTC).toordinal()
@@ -89,7 +90,7 @@ class _Schema:
         self._depth_max, self._room = settings.json_depth_max, settings.record_bytes_max
         self._defined: dict[str, Any] = {}
         *_, self._schema = [
-            self._resolve(json.loads(text), "") for text in [*dict(schema.references).values(), schema.text]
+            self._resolve(_parsed(text), "") for text in [*dict(schema.references).values(), schema.text]
         ]
 
     def value_of(self, payload: bytes) -> object:
@@ -107,7 +108,8 @@ class _Schema:
         if isinstance(schema, str):
             if schema in _PRIMITIVES:
                 return {"type": schema, "tag": schema}
-            known = [name for name in (f"{space}.{schema}", schema) if name in self._defined]
+            names = [f"{space}.{schema}", schema] if space and "." not in schema else [schema]
+            known = [name for name in names if name in self._defined]
             if not known:
                 raise ValueError(schema)
             return self._defined[known[0]]
@@ -121,6 +123,8 @@ class _Schema:
         _require_parts(kind, schema)
         name, space = schema["name"], schema.get("namespace", space)
         tag = name if "." in name or not space else f"{space}.{name}"
+        if tag in self._defined or tag in _PRIMITIVES:
+            raise ValueError(tag)
         self._defined[tag] = resolved = {**schema, "tag": tag, "is_named": True}
         resolved["fields"] = [
             (field["name"], self._resolve(field["type"], tag.rpartition(".")[0])) for field in schema.get("fields", ())
@@ -206,7 +210,18 @@ def _of_number(logical: str | None, kind: str, number: int) -> Any:
     return Timestamp(f"{text}Z") if name == "timestamp" else text
 
 
+def _parsed(text: str | bytes) -> Any:
+    """Parse a schema; its names stand in rows, which are text."""
+    parsed = json.loads(text)
+    if holds_lone_surrogates(parsed):
+        raise ValueError(text)
+    return parsed
+
+
 def _require_parts(kind: str, schema: dict[str, Any]) -> None:
+    lists = [schema[part] for part in {"enum": ["symbols"], "fixed": []}.get(kind, ["fields"])]
+    if not all(isinstance(one, list) for one in lists):
+        raise TypeError(lists)
     fields = [field["name"] for field in schema["fields"]] if kind in ("record", "error") else []
     names = [schema["name"], *fields, *(schema["symbols"] if kind == "enum" else [])]
     size = schema["size"] if kind == "fixed" else 0
