@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 from log_partitioner.formats.dead_letter import own_headers, parse_headers
 from log_partitioner.formats.flush_record import Adoption, decode_flushes
 from log_partitioner.formats.model import SourceRecord, TopicPartition
+from log_partitioner.formats.replay import is_replay_mark
 from log_partitioner.proof.oracle.judge import record_digest, value_digest
 from log_partitioner_pipeline.acknowledged import Acknowledged
 from log_partitioner_pipeline.columns import Kind, ListOf, Struct, struct_of
@@ -113,6 +114,8 @@ def _flush_rows(message: SourceRecord) -> Iterator[Row]:
 
 
 def _letter_rows(message: SourceRecord) -> Iterator[Row]:
+    if is_replay_mark(message.headers):
+        return
     try:
         says = parse_headers(message.headers)
     except ValueError:

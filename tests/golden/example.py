@@ -54,6 +54,7 @@ from log_partitioner.formats.reference import (
     decode_references,
     encode_message,
 )
+from log_partitioner.formats.replay import ReplayMark, encode_replay_mark
 from tests.property.avro_reading import entry_fields, to_datum
 
 ROOT = Path(__file__).parents[2]
@@ -216,6 +217,7 @@ ADOPTION = Adoption(
         AdoptedTopicPartition(topic="app", partition=3, next_offset=7),
     ),
 )
+REPLAY_MARK = ReplayMark(group_id="log-partitioner", replayed_at_ms=1_772_600_900_000, offsets=(17, 18, 40))
 BACKFILL_RECORD = BackfillRecord(
     batch_id="backfill-20260305T090000Z-0a1b2c3d",
     group_id="log-partitioner",
@@ -271,6 +273,7 @@ def files() -> dict[str, Any]:
         "rows.json": read_with_two_gets(message, PACK),
         "flush_record.json": json.loads(encode_flush_record(FLUSH_RECORD)),
         "adoption.json": json.loads(encode_adoption(ADOPTION)),
+        "replay_mark.json": json.loads(encode_replay_mark(REPLAY_MARK)),
         "backfill_record.json": json.loads(encode_backfill_record(BACKFILL_RECORD)),
         "offset_metadata.json": json.loads(OFFSET_METADATA),
         "dead_letter_record.json": json.loads(encode_stored_record(STORED_RECORD)),

@@ -33,6 +33,7 @@ from log_partitioner.formats.reference import (
     SchemaLocation,
     encode_message,
 )
+from log_partitioner.formats.replay import ReplayMark
 from tests.golden.example import (
     EXAMPLE,
     FLUSH_RECORD,
@@ -49,7 +50,10 @@ from tests.golden.example import (
 )
 
 PAGE_TEXT = PAGE.read_text(encoding="utf-8")
-KINDS = ["references", "flush_record", "backfill_record", "adoption", "offset_metadata", "dead_letter_record"]
+KINDS = [
+    *("references", "flush_record", "backfill_record", "adoption"),
+    *("offset_metadata", "dead_letter_record", "replay_mark"),
+]
 every_kind = pytest.mark.parametrize("kind", KINDS)
 
 
@@ -141,7 +145,7 @@ def test_schemas_have_the_fields_of_the_code_and_no_other() -> None:
         (BackfillRecord, backfill), (BackfillTotals, backfill["properties"]["totals"]),
         (BackfilledTopicPartition, backfill["properties"]["topic_partitions"]["items"]),
         (Adoption, adoption), (AdoptedTopicPartition, adoption["properties"]["topic_partitions"]["items"]),
-        (StoredRecord, schema_of("dead_letter_record")),
+        (StoredRecord, schema_of("dead_letter_record")), (ReplayMark, schema_of("replay_mark")),
     ]:  # fmt: skip
         fields = msgspec.structs.fields(struct)
         omitted = struct.__struct_config__.omit_defaults

@@ -15,6 +15,7 @@ from log_partitioner.formats.dead_letter import DeadLetterHeaders, parse_headers
 from log_partitioner.formats.flush_record import FlushRecord, decode_flush_record, merge_parts
 from log_partitioner.formats.model import SourceRecord
 from log_partitioner.formats.reference import ReferenceMessage, decode_message
+from log_partitioner.formats.replay import is_replay_mark
 from tools.demo.fields import find_entry
 from tools.demo.options import GROUP, SOURCE
 from tools.local.errors import StackError
@@ -87,6 +88,8 @@ class Announced:
 
     def add_letter(self, letter: SourceRecord) -> None:
         """Take in a dead letter."""
+        if is_replay_mark(letter.headers):
+            return
         says = parse_headers(letter.headers)
         self.reasons.setdefault(says.reason, DeadReason()).add(letter, says)
         if says.object_key is not None:

@@ -24,6 +24,7 @@ from log_partitioner.avro.schema import META
 from log_partitioner.formats.dead_letter import HEADER_REASON, Reason, parse_headers
 from log_partitioner.formats.flush_record import FlushedTopicPartition, FlushRecord, decode_flushes
 from log_partitioner.formats.model import SourceRecord, TopicPartition
+from log_partitioner.formats.replay import is_replay_mark
 from log_partitioner.proof.accounting import tp_of
 from log_partitioner.proof.audit.put_away import Claim, find_put_away
 from log_partitioner.proof.oracle.chain import WaysPassed
@@ -267,6 +268,8 @@ def _places_in_headers(
 
 def _places_of_letter(row: dict[str, Any], lineage: Lineage) -> Iterator[Place]:
     pairs = [(header["key"], header["value"]) for header in row["headers"] or ()]
+    if is_replay_mark(pairs):
+        return
     try:
         says = parse_headers(pairs)
     except ValueError as error:

@@ -30,6 +30,7 @@ from log_partitioner.formats.flush_record import (
 )
 from log_partitioner.formats.model import SourceRecord, TopicPartition
 from log_partitioner.formats.reference import decode_references
+from log_partitioner.formats.replay import is_replay_mark
 from log_partitioner_pipeline.backfill.held import intersects, settled_ends
 from log_partitioner_pipeline.backfill.outbox import Outbox, OutboxMessage, read_outbox
 from log_partitioner_pipeline.backfill.write import GENERATION, TRANSACTION_BYTES_MAX, WORKER, sender_of
@@ -117,6 +118,8 @@ class Rivals:
             elif any(one.group_id == run.group_id and intersects(one, run.ranges) for one in references):
                 raise OvertakenError(_complaint(run, references[0].batch_id))
         for message in self._dead_letters.read():
+            if is_replay_mark(message.headers):
+                continue
             letter = parse_headers(message.headers)
             span = run.ranges.get(TopicPartition(letter.topic, letter.partition), range(0))
             if letter.batch_id == run.batch_id:

@@ -40,6 +40,7 @@ PIECE = T.StructType(
         T.StructField("reason", T.StringType()),
         T.StructField("message", T.StringType()),
         T.StructField("indexes", T.ArrayType(T.IntegerType())),
+        T.StructField("of_entries", T.IntegerType()),
         *MESSAGE.fields,
     ]
 )
@@ -102,9 +103,10 @@ def split(row: dict[str, Any], rules: SplitRules) -> Iterator[dict[str, Any]]:
             bad.append(Bad(index, placed.reason, placed.message))
     for key, indexes in by_key.items():
         yield {**row, "user": key.user, "date": key.date, "hour": key.hour, "indexes": indexes}
-    for letter in dead_letters_of(record, bad):
-        indexes_or_all = None if letter.indexes is None else list(letter.indexes)
-        yield {**row, "reason": letter.reason.value, "message": letter.message, "indexes": indexes_or_all}
+    of_entries = len(decoded.entries) + len(decoded.bad)
+    for letter in dead_letters_of(record, bad, of_entries=of_entries):
+        told = {"reason": letter.reason.value, "message": letter.message, "of_entries": of_entries}
+        yield {**row, **told, "indexes": None if letter.indexes is None else list(letter.indexes)}
 
 
 def _place(

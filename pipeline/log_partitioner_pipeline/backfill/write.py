@@ -236,7 +236,8 @@ class Writer:
     def _reject(self, piece: Row) -> list[OutboxMessage]:
         """Make the dead letters of a piece: several if its indexes are too many for one."""
         indexes = None if piece["indexes"] is None else tuple(piece["indexes"])
-        letter = DeadLetter(record_of(piece), Reason(piece["reason"]), piece["message"], indexes)
+        record, of_entries = record_of(piece), piece["of_entries"]
+        letter = DeadLetter(record, Reason(piece["reason"]), piece["message"], indexes, of_entries=of_entries)
         letters = split_letter(letter, message_bytes_max=self._settings.kafka.message_bytes_max)
         return [self._letter(one) for one in letters]
 

@@ -60,6 +60,7 @@ from log_partitioner.formats.reference import (
     encode_message,
     reference_id,
 )
+from log_partitioner.formats.replay import REPLAY_TYPE, ReplayMark, encode_replay_mark
 from log_partitioner.input.decode import Bad
 
 REFERENCES_TYPE = "log-partitioner.references.v1"
@@ -241,15 +242,15 @@ def adoption_messages(adoption: Adoption, sender: Sender, *, partitions: Iterabl
             yield Message(sender.kafka.flushes_topic, key, value, headers, partition)
 
 
-def dead_letters_of(record: SourceRecord, bad: Iterable[Bad]) -> list[DeadLetter]:
-    """Make one dead letter per reason for the bad entries of a record."""
+def dead_letters_of(record: SourceRecord, bad: Iterable[Bad], *, of_entries: int) -> list[DeadLetter]:
+    """Make one dead letter per reason for the bad entries of a record, which has so many in all."""
     by_reason: dict[Reason, list[Bad]] = {}
     for one in bad:
         by_reason.setdefault(one.reason, []).append(one)
     letters = []
     for reason, some in by_reason.items():
         indexes = tuple(sorted(one.number for one in some if one.number is not None))
-        letters.append(DeadLetter(record, reason, some[0].message, indexes or None))
+        letters.append(DeadLetter(record, reason, some[0].message, indexes or None, of_entries=of_entries))
     return letters
 
 
@@ -266,6 +267,13 @@ def dead_letter_message(letter: DeadLetter, sender: Sender, *, batch_id: str, ob
     headers = headers_of(letter, batch_id=batch_id, group_id=sender.kafka.group_id, object_key=object_key)
     value = letter.record.value if object_key is None else None
     return Message(sender.kafka.dead_letters_topic, letter.record.key, value, headers)
+
+
+def replay_mark_message(mark: ReplayMark, sender: Sender, *, partition: int) -> Message:
+    """Wrap the mark of replayed dead letters, for their partition; the key is the group."""
+    headers = _cloud_event(REPLAY_TYPE, f"{partition}/{mark.offsets[0]}", sender, mark.replayed_at_ms)
+    value = encode_replay_mark(mark)
+    return Message(sender.kafka.dead_letters_topic, mark.group_id.encode(), value, headers, partition)
 
 
 def _cloud_event(event_type: str, event_id: str, sender: Sender, at_ms: int) -> list[tuple[str, bytes | None]]:

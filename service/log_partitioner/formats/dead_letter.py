@@ -56,8 +56,9 @@ def reason_of(record: SourceRecord) -> Reason:
 class DeadLetter(NamedTuple):
     """One source record and the entries of it that are dead for one reason.
 
-    `indexes` is None if the record could not be split: the record then counts as one entry. With an `end_offset`
-    the letter stands for all offsets from the record's up to that one, which a person has skipped.
+    `indexes` is None if the record could not be split: the record then counts as one entry. `of_entries` is how many
+    entries the record has, dead or not; None if that is not known. With an `end_offset` the letter stands for all
+    offsets from the record's up to that one, which a person has skipped.
     """
 
     record: SourceRecord
@@ -65,6 +66,7 @@ class DeadLetter(NamedTuple):
     message: str
     indexes: tuple[int, ...] | None
     end_offset: int | None = None
+    of_entries: int | None = None
 
     @property
     def entries(self) -> int:
@@ -101,6 +103,7 @@ class DeadLetterHeaders(msgspec.Struct, frozen=True, omit_defaults=True, rename=
     )
     batch_id: str
     group_id: str
+    of_entries: Annotated[int, msgspec.Meta(ge=1)] | None = None
     timestamp_ms: int | None = None
     end_offset: int | None = None
     object_key: str | None = msgspec.field(name="lp-object", default=None)
@@ -138,6 +141,7 @@ def headers_of(
         index_list=ALL if letter.indexes is None else ",".join(map(str, letter.indexes)),
         batch_id=batch_id,
         group_id=group_id,
+        of_entries=letter.of_entries,
         timestamp_ms=record.timestamp_ms,
         end_offset=letter.end_offset,
         object_key=object_key,

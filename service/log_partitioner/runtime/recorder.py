@@ -22,7 +22,7 @@ from log_partitioner.boundary import Poll, Spool
 from log_partitioner.config.settings import Settings
 from log_partitioner.control.flush_policy import FlushLoad
 from log_partitioner.formats import offset_metadata
-from log_partitioner.formats.dead_letter import Reason
+from log_partitioner.formats.dead_letter import DeadLetter, Reason
 from log_partitioner.formats.model import CommittedOffset, SourceRecord, TopicPartition
 from log_partitioner.formats.schema import FindSchema
 from log_partitioner.input.decode import Bad, Decoded, refused
@@ -204,9 +204,9 @@ class Recorder:
         decoded = decode(record.value, record.headers) if record.unreadable is None else refused(record)
         timestamps = batch.record_timestamps
         bad = decoded.bad + self._write_entries(record, decoded, batch)
-        if bad:
-            self._reject(record, bad, batch, progress)
         entries = len(decoded.entries) + len(decoded.bad)
+        if bad:
+            self._reject(dead_letters_of(record, bad, of_entries=entries), batch, progress)
         written = entries - len(bad)
         progress.entries += entries
         progress.cover(record.offset, timestamp_ms=record.timestamp_ms, leader_epoch=record.leader_epoch)
@@ -255,8 +255,8 @@ class Recorder:
                 self._count_timestamps(1, batch)
         return bad
 
-    def _reject(self, record: SourceRecord, bad: Iterable[Bad], batch: Batch, progress: Progress) -> None:
-        for dead_letter in dead_letters_of(record, bad):
+    def _reject(self, dead_letters: Iterable[DeadLetter], batch: Batch, progress: Progress) -> None:
+        for dead_letter in dead_letters:
             batch.dead_letters.append(dead_letter)
             batch.dead_letter_bytes += dead_letter.memory_bytes
             progress.dead_letters += dead_letter.entries

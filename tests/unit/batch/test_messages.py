@@ -205,13 +205,14 @@ def test_parts_of_a_flush_record_are_of_one_key_and_have_ids_of_their_own() -> N
 def test_record_has_one_dead_letter_for_each_reason() -> None:
     """With the indexes of all entries that are dead for it, and the message of the first."""
     bad = [Bad(5, Reason.NO_USER, "first"), Bad(1, Reason.TOO_DEEP, "deep"), Bad(2, Reason.NO_USER, "second")]
-    assert dead_letters_of(RECORD, bad) == [
-        DeadLetter(RECORD, Reason.NO_USER, "first", (2, 5)), DeadLetter(RECORD, Reason.TOO_DEEP, "deep", (1,))
+    assert dead_letters_of(RECORD, bad, of_entries=6) == [
+        DeadLetter(RECORD, Reason.NO_USER, "first", (2, 5), of_entries=6),
+        DeadLetter(RECORD, Reason.TOO_DEEP, "deep", (1,), of_entries=6),
     ]  # fmt: skip
-    assert dead_letters_of(RECORD, [Bad(None, Reason.MALFORMED, "all")]) == [
-        DeadLetter(RECORD, Reason.MALFORMED, "all", None)
+    assert dead_letters_of(RECORD, [Bad(None, Reason.MALFORMED, "all")], of_entries=1) == [
+        DeadLetter(RECORD, Reason.MALFORMED, "all", None, of_entries=1)
     ]
-    assert dead_letters_of(RECORD, []) == []
+    assert dead_letters_of(RECORD, [], of_entries=2) == []
 
 
 def test_record_of_a_backfill_is_keyed_by_its_batch() -> None:

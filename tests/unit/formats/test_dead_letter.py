@@ -25,7 +25,7 @@ GOLDEN = Path(__file__).parents[2] / "golden" / "format-1" / "dead_letter_header
 RECORD = SourceRecord(
     TopicPartition("app", 3), 2**40, 1_714_564_800_000, b"k", b"[1,{}]", (("trace", b"\xff\0"), ("empty", None))
 )
-LETTER = DeadLetter(RECORD, Reason.NOT_AN_OBJECT, "an entry is an object, not int", (0,))
+LETTER = DeadLetter(RECORD, Reason.NOT_AN_OBJECT, "an entry is an object, not int", (0,), of_entries=2)
 PARSED = DeadLetterHeaders(
     reason="not_an_object",
     message="an entry is an object, not int",
@@ -35,6 +35,7 @@ PARSED = DeadLetterHeaders(
     index_list="0",
     batch_id="b1",
     group_id="g",
+    of_entries=2,
     timestamp_ms=1_714_564_800_000,
 )
 
@@ -91,7 +92,7 @@ def test_dead_letter_takes_no_more_memory_than_it_says(make: Callable[[int], Sou
         for number in range(count):
             record = make(number)._replace(offset=10**6 + number, timestamp_ms=10**12 + number)
             bad = (Bad(10**5 + index, Reason.NO_USER, f"no user in {number}") for index in range(indexes))
-            kept += dead_letters_of(record, bad)
+            kept += dead_letters_of(record, bad, of_entries=indexes)
         taken, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

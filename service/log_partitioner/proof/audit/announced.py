@@ -25,6 +25,7 @@ from log_partitioner.formats.flush_record import (
 )
 from log_partitioner.formats.model import Headers, OffsetRanges, SourceRecord, TopicPartition
 from log_partitioner.formats.reference import Reference, decode_references
+from log_partitioner.formats.replay import decode_replay_mark, is_replay_mark
 from log_partitioner.proof.accounting import Sums, tp_of
 from log_partitioner.proof.audit.put_away import CLAIMING, Claim
 from log_partitioner.proof.audit.ranges import OffsetSpan, spans_of, widen
@@ -35,6 +36,8 @@ from log_partitioner.proof.oracle.judge import value_digest
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
+MessagePlace = tuple[TopicPartition, int]
+
 
 class SeenDeadLetter(NamedTuple):
     """A dead letter: our headers, and as much of the record's own bytes as comparing them takes."""
@@ -43,6 +46,7 @@ class SeenDeadLetter(NamedTuple):
     key: bytes | None
     headers: Headers
     value_digest: bytes
+    is_replayed: bool = False
 
     @property
     def tp(self) -> TopicPartition:
@@ -131,9 +135,12 @@ class _Message(NamedTuple):
 
 
 class Announced:
-    """The batches of one history by id; messages of others are counted by group."""
+    """The batches of one history by id; messages of others are counted by group, dead letters `replayed` by place."""
 
-    def __init__(self, lineage: Lineage, findings: Findings, *, dead_letters_topic: str) -> None:
+    def __init__(
+        self, lineage: Lineage, findings: Findings, *, dead_letters_topic: str, replayed: Iterable[MessagePlace] = ()
+    ) -> None:
+        self.replayed = set(replayed)
         self.batches: dict[str, AnnouncedBatch] = {}
         self.claims: list[Claim] = []
         self.others: Counter[str] = Counter()
@@ -185,6 +192,10 @@ class Announced:
     def add(self, message: SourceRecord, *, is_wanted: Callable[[str], bool], source: OffsetRanges) -> None:
         """Index a message of a wanted batch: its place, and offsets of `source` that it names beyond its batch's."""
         try:
+            if is_replay_mark(message.headers):
+                mark = decode_replay_mark(message.value or b"")
+                self.replayed.update((message.tp, offset) for offset in mark.offsets)
+                return
             told = self._read(message)
         except (KeyError, ValueError) as error:
             is_letter = message.tp.topic == self._dead_letters_topic
@@ -217,7 +228,9 @@ class Announced:
         if told.is_ours and (batch := batches.get(told.batch_id)) is not None:
             batch.references += told.references
             batch.places += [(message.tp, message.offset)] * len(told.references)
-            batch.letters += [told.letter] if told.letter else []
+            if told.letter is not None:
+                is_replayed = (message.tp, message.offset) in self.replayed
+                batch.letters.append(told.letter._replace(is_replayed=is_replayed))
             batch.messages += 1
 
     def _batch(self, batch_id: str) -> AnnouncedBatch:

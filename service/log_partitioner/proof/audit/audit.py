@@ -199,10 +199,8 @@ class Audit:
         batches = [*sorted(announced.batches.values(), key=attrgetter("ended_at_ms")), *gaps]
         if not window.is_everything:  # others have messages and no record, or entries of its offsets
             batches = [one for one in batches if one.batch_id in chosen.batch_ids or one.strays or one.record is None]
-        firsts = {one.tp: one.first for one in reached}
-        ground = Ground(
-            self._settings, self._lineage, source, put_away, committed, self._lows, not lost, self._find_schema, firsts
-        )
+        further = self._find_schema, {one.tp: one.first for one in reached}, frozenset(announced.replayed)
+        ground = Ground(self._settings, self._lineage, source, put_away, committed, self._lows, not lost, *further)
         return Index(
             ground=ground,
             batches=batches,

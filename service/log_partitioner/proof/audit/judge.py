@@ -13,7 +13,7 @@ from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 
 from log_partitioner.formats.findings import Kind
-from log_partitioner.proof.audit.announced import Announced, AnnouncedBatch, Told
+from log_partitioner.proof.audit.announced import Announced, AnnouncedBatch, MessagePlace, Told
 from log_partitioner.proof.audit.context import Address, Context, FetchedObject
 from log_partitioner.proof.audit.flush import ComparedBatch, Strays, account, compare, judge_flush
 from log_partitioner.proof.audit.ranges import hull, spans_of
@@ -41,7 +41,7 @@ class Ground(NamedTuple):
 
     `source` are the audited offsets of each TopicPartition, `put_away` those that dead letters stand for as a whole.
     Below `lows` the source is gone; it begins at its `firsts`. `are_whole`: references and dead letters still have
-    their beginning.
+    their beginning. Dead letters at the places `replayed` were put back into the source.
     """
 
     settings: Settings
@@ -53,6 +53,7 @@ class Ground(NamedTuple):
     are_whole: bool
     find_schema: FindSchema | None = None
     firsts: Mapping[TopicPartition, int] = {}
+    replayed: frozenset[MessagePlace] = frozenset()
 
 
 class RangeReader(Protocol):
@@ -79,7 +80,10 @@ class BatchJudge:
         self._open_object = open_object
         self._findings = findings
         self._announced = Announced(
-            ground.lineage, findings, dead_letters_topic=ground.settings.kafka.dead_letters_topic
+            ground.lineage,
+            findings,
+            dead_letters_topic=ground.settings.kafka.dead_letters_topic,
+            replayed=ground.replayed,
         )
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="audit")
         self._schemas: dict[tuple[Address, str], list[Kind]] = {}  # with what is wrong with each

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import pytest
@@ -13,7 +13,9 @@ import pytest
 from log_partitioner.config.settings import SchemaBounds
 from log_partitioner.formats.dead_letter import HEADER_REASON, DeadLetter, Reason
 from log_partitioner.formats.findings import Kind
+from log_partitioner.formats.model import SourceRecord, TopicPartition
 from log_partitioner.formats.reference import Checksum
+from log_partitioner.formats.replay import REPLAY_TYPE, ReplayMark, encode_replay_mark
 from log_partitioner.proof.accounting import ExitCode
 from log_partitioner.proof.audit.audit import Audit, Options
 from log_partitioner.proof.audit.report import Report
@@ -21,7 +23,9 @@ from tests.fakes.check import BucketStore
 from tests.unit.proof.audit.world import (
     APP_0,
     APP_1,
+    GROUP,
     HOUR_10,
+    TIMESTAMP_MS,
     File,
     MemoryTopics,
     Row,
@@ -32,9 +36,6 @@ from tests.unit.proof.audit.world import (
     record,
     settings,
 )
-
-if TYPE_CHECKING:
-    from log_partitioner.formats.model import TopicPartition
 
 
 def test_audit_of_a_clean_world_finds_nothing() -> None:
@@ -323,6 +324,40 @@ def test_dead_letters_of_one_record_and_reason_may_share_its_indexes() -> None:
     world = world_of_dead_entries()
     del world.dead[-1]
     assert Kind.DEAD_LETTER_MISSING in kinds(world.build().audit())
+
+
+def test_dead_letter_that_says_of_another_number_of_entries_is_found() -> None:
+    """Whether a replay takes the record whole is decided by that number."""
+    for of_entries, expected in ((2, set()), (1, {Kind.DEAD_LETTER_WRONG})):
+        world = clean_world()
+        world.change_dead(1, of_entries=of_entries)
+        assert kinds(world.build().audit()) == expected
+
+
+def test_replay_mark_is_no_dead_letter_and_what_it_names_may_be_good_by_now() -> None:
+    """A replay follows mended settings, by which nothing is wrong with the old record; without it that is a finding."""
+    world = clean_world()
+    reject_good_entry(world)
+    reason = world.build().audit().findings.examples
+    assert set(reason) == {Kind.DEAD_LETTER_UNEXPECTED}
+    world.dead_letters.append(replay_mark(offsets=(2,)))
+    assert world.audit().findings.examples == {}
+    world.dead_letters[-1] = replay_mark(offsets=(1,))
+    assert world.audit().findings.examples == reason
+
+
+def test_replay_mark_that_cannot_be_read_is_found() -> None:
+    """Nobody knows what was replayed."""
+    world = clean_world().build()
+    world.dead_letters.append(replay_mark(offsets=(1,))._replace(value=b"{}"))
+    assert kinds(world.audit()) == {Kind.DEAD_LETTER_WRONG}
+
+
+def replay_mark(*, offsets: tuple[int, ...]) -> SourceRecord:
+    """Make the mark of these dead letters."""
+    mark = ReplayMark(group_id=GROUP, replayed_at_ms=TIMESTAMP_MS, offsets=offsets)
+    headers = (("ce_type", REPLAY_TYPE.encode()),)
+    return SourceRecord(TopicPartition("dead-letters", 0), 0, None, None, encode_replay_mark(mark), headers)
 
 
 def world_of_dead_entries() -> World:
