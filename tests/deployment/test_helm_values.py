@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import shutil
 from collections.abc import Iterator
@@ -302,13 +301,15 @@ def test_chart_as_a_dependency_is_left_out_by_its_condition_and_told_apart_by_it
 
 
 @contextmanager
-def _cluster_with(secret: dict[str, str]) -> Iterator[str]:
-    """Serve as much of an API server as a look at the Secret `credentials` takes; yield its address."""
-    kinds = [{"name": "secrets", "namespaced": True, "kind": "Secret", "verbs": ["get"]}]
-    data = {name: base64.b64encode(text.encode()).decode() for name, text in secret.items()}
+def _cluster_with(kind: str, name: str, data: dict[str, str]) -> Iterator[list[str]]:
+    """Serve as much of an API server as a look at one object takes; yield the arguments that lead helm there."""
+    kinds = [
+        {"name": f"{kind.lower()}s", "namespaced": True, "kind": kind, "verbs": ["get"]}
+        for kind in ("ConfigMap", "Secret")
+    ]
     answers = {
         "/api/v1": {"kind": "APIResourceList", "groupVersion": "v1", "resources": kinds},
-        "/api/v1/namespaces/default/secrets/credentials": {"apiVersion": "v1", "kind": "Secret", "data": data},
+        f"/api/v1/namespaces/default/{kind.lower()}s/{name}": {"apiVersion": "v1", "kind": kind, "data": data},
     }
 
     class Answer(BaseHTTPRequestHandler):
@@ -328,7 +329,7 @@ def _cluster_with(secret: dict[str, str]) -> Iterator[str]:
         thread = Thread(target=server.serve_forever)
         thread.start()
         try:
-            yield f"http://127.0.0.1:{server.server_port}"
+            yield ["--dry-run=server", "--kube-apiserver", f"http://127.0.0.1:{server.server_port}"]
         finally:
             server.shutdown()
             thread.join()
@@ -339,15 +340,33 @@ def test_chart_changed_secret_restarts_the_pods(tmp_path: Path) -> None:
     named = ["--values", str(REQUIRED_VALUES), "--set", "secret.name=credentials", "--set", "certificates={none-yet}"]
     checksums = []
     for number, (password, version) in enumerate([("old", ""), ("old", ""), ("new", ""), ("new", "2")]):
-        with _cluster_with({"LOGP_S3__SECRET_KEY": password}) as address:
-            asked = ["--dry-run=server", "--kube-apiserver", address, "--set", f"secret.version={version}"]
-            done = run("helm", "template", "logs", CHART, *named, *asked)
+        with _cluster_with("Secret", "credentials", {"LOGP_S3__SECRET_KEY": password}) as asked:
+            done = run("helm", "template", "logs", CHART, *named, *asked, "--set", f"secret.version={version}")
         assert done.returncode == 0, done.stderr
         pod = parse(done.stdout, tmp_path / str(number))["StatefulSet"]["spec"]["template"]
         checksums.append(pod["metadata"]["annotations"]["checksum/secrets"])
 
     assert checksums[0] == checksums[1]
     assert len(set(checksums)) == 3
+
+
+@pytest.mark.parametrize(
+    ("live", "values", "is_refused"),
+    [
+        ({}, [], True),
+        ({"LOGP_KAFKA__GROUP_ID": "default.platform.second"}, [], True),
+        ({"LOGP_KAFKA__GROUP_ID": "default.logs.log-partitioner"}, [], False),
+        ({}, ["--set", "config.kafka.group_id=log-partitioner"], False),
+    ],
+)
+def test_chart_upgrade_does_not_change_the_group_unless_told(
+    live: dict[str, str], values: list[str], *, is_refused: bool
+) -> None:
+    """Of a chart that derived no names, or had another alias; a group that is named is meant."""
+    with _cluster_with("ConfigMap", "logs-log-partitioner", {"LOGP_HTTP__PORT": "8080", **live}) as asked:
+        done = run("helm", "template", "logs", CHART, "--values", REQUIRED_VALUES, "--is-upgrade", *asked, *values)
+
+    assert ("it would publish every record again" in done.stderr, done.returncode != 0) == (is_refused, is_refused)
 
 
 @pytest.mark.parametrize(

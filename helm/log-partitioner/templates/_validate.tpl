@@ -20,6 +20,15 @@
 {{- $wrong = append $wrong "secret.name is not set, and secret.as is files: there is nothing to mount." -}}
 {{- end -}}
 
+{{- /* A default may change, as by an alias; a group that somebody names is meant. */ -}}
+{{- $live := (lookup "v1" "ConfigMap" .Release.Namespace (include "log-partitioner.fullname" .)).data -}}
+{{- if and .Release.IsUpgrade $live (not (get (get $values.config "kafka" | default dict) "group_id")) -}}
+{{- $group := get $live "LOGP_KAFKA__GROUP_ID" | default "log-partitioner" -}}
+{{- if ne $group $config.kafka.group_id -}}
+{{- $wrong = append $wrong (printf "config.kafka.group_id is not set, and the release has group %s: as group %s it would publish every record again. Set it, the topics that are written and config.s3.prefix to what ConfigMap %s has, or by default had." $group $config.kafka.group_id (include "log-partitioner.fullname" .)) -}}
+{{- end -}}
+{{- end -}}
+
 {{- if and $values.podMonitor.enabled $values.serviceMonitor.enabled -}}
 {{- $wrong = append $wrong "podMonitor.enabled and serviceMonitor.enabled exclude each other: every worker would be scraped twice." -}}
 {{- end -}}
