@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.deployment.tools import RULES, find, manifests_of, pod_of, run
+from tools.docs.metrics import metric_names
 
 needs_promtool = pytest.mark.skipif(find("promtool") is None, reason="promtool is absent: `make chart-tools`")
 KEDA = ("autoscaling.enabled=true", "autoscaling.by=keda", "autoscaling.keda.serverAddress=http://prometheus:9090")
@@ -161,6 +163,7 @@ def test_chart_query_of_keda_knows_the_lag_of_a_flush_from_a_backlog(tmp_path: P
     scaled = manifests_of(tmp_path / "of", *KEDA, "autoscaling.maxReplicas=6", namespace="prod")["ScaledObject"]
     (trigger,) = scaled["spec"]["triggers"]
     assert trigger["metadata"]["ignoreNullValues"] == "false"
+    assert set(re.findall(r"\blog_partitioner_\w+", trigger["metadata"]["query"])) <= metric_names()
     # 1,000 records a second. A flush each half minute; from minute 20 on 600,000 records are not caught up with.
     saw, backlog = "0 30000 " * 20, "600000 630000 " * 20
     other = MINE.replace("logs", "other")
