@@ -34,8 +34,8 @@ class SourceEnds(NamedTuple):
     ends: dict[TopicPartition, int | None]
 
     def is_reached(self, committed: Committed) -> bool:
-        """Return whether everything that there was is committed."""
-        return all(end is None or (committed.get(tp) or 0) >= end for tp, end in self.ends.items())
+        """Return whether everything that there was is committed, but for topics that are not there any more."""
+        return all(end is None or (committed.get(tp, end) or 0) >= end for tp, end in self.ends.items())
 
 
 class _Stored(msgspec.Struct):
@@ -73,7 +73,7 @@ def ask(topics: KafkaTopics, kafka: KafkaSettings) -> tuple[SourceEnds, Committe
     Raises:
         CouldNotTellError: no broker answers, or a topic is not there.
     """
-    tps = [tp for topic in kafka.source_topics for tp in topics.topic_partitions(topic)]
+    tps = topics.source_topic_partitions(kafka.sources)
     committed = topics.committed(tps)
     at = datetime.now(UTC).replace(microsecond=0)
     return SourceEnds(at, {tp: _end(topics, tp, topics.ends(tp), committed[tp]) for tp in tps}), committed

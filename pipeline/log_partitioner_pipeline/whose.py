@@ -97,7 +97,7 @@ class OneHistory:
         """
         if not references:
             return []
-        ours = set(self._kafka.source_topics)
+        ours = self._kafka.sources
         of_ours = [one for one in references if any(source.topic in ours for source in one.sources)]
         groups = {one.group_id for one in of_ours}
         lineage = self.lineage
@@ -117,7 +117,7 @@ class OneHistory:
         self._read_on(self._kafka, self._groups)
         self._known |= new
         topics = self._kafka.source_topics
-        if not self._known and not self._groups.of(set(topics)):
+        if not self._known and not self._groups.of(self._kafka.sources):
             raise CouldNotTellError(
                 f"references are of {', '.join(sorted(of))}, and no group has flushed {', '.join(sorted(topics))}: "
                 "say which is meant, by LOGP_KAFKA__GROUP_ID"

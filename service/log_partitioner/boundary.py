@@ -246,7 +246,10 @@ class Consumer(Protocol):
         """Ask for all TopicPartitions of a topic."""
 
     def topic_ids(self, topics: Iterable[str], *, deadline: Deadline) -> dict[str, str]:
-        """Ask for Kafka's ids of topics, outside callbacks; unknown ones are left out. Never raises."""
+        """Ask for Kafka's ids of topics, named or matched by a pattern, outside callbacks; unknown ones are left out.
+
+        Never raises.
+        """
 
     def pause(self) -> None:
         """Stop fetching, also TopicPartitions assigned meanwhile. `consume` is still called: it runs the callbacks."""

@@ -12,7 +12,7 @@ from log_partitioner.adapters.kafka.admin import KafkaNeeds
 from log_partitioner.adapters.kafka.committer import KafkaCommitter
 from log_partitioner.adapters.kafka.log import Brokers
 from log_partitioner.adapters.kafka.options import consumer_options, producer_options
-from log_partitioner.adapters.kafka.topics import KafkaTopics
+from log_partitioner.adapters.kafka.topics import KafkaTopics, source_topics_of
 from log_partitioner.adapters.object_store import S3Store
 from log_partitioner.adapters.preflight import Ask, Need, ask_once, asked
 from log_partitioner.adapters.schema_registry import SchemaRegistry, schema_finder
@@ -61,7 +61,11 @@ def misfit_of(settings: Settings) -> str:
     if settings.dead_letters.share_max >= 1:
         return ""
     rules = RulesByTopic(settings, schema_finder(settings))
-    for topic in settings.kafka.source_topics:
+    try:
+        source_topics = source_topics_of(settings.kafka)
+    except LogPartitionerError:
+        return ""  # as below
+    for topic in source_topics:
         entries, dead = 0, Counter[str]()
         _, decoder, partitioner = rules[topic]
         try:

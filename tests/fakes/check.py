@@ -11,6 +11,7 @@ from typing import Any
 
 from log_partitioner.boundary import Message
 from log_partitioner.config.section import StartAt
+from log_partitioner.config.source_topics import SourceNames
 from log_partitioner.formats.dead_letter import parse_headers
 from log_partitioner.formats.findings import Kind
 from log_partitioner.formats.flush_record import FlushRecord, decode_flush_record, decode_flushes, merge_parts
@@ -133,6 +134,11 @@ class BrokerTopics:
         """List the TopicPartitions of a topic; nobody has made backfills."""
         found = sorted(tp for tp in self._broker.logs if tp.topic == topic)
         return found or ([] if may_be_absent else [TopicPartition(topic, 0)])
+
+    def source_topic_partitions(self, sources: SourceNames) -> list[TopicPartition]:
+        """List the TopicPartitions of the source topics."""
+        topics = sources.among({tp.topic for tp in self._broker.logs})
+        return [tp for topic in topics for tp in self.topic_partitions(topic)]
 
     def ends(self, tp: TopicPartition) -> tuple[int, int]:
         """Return the first offset and the end."""

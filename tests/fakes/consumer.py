@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Self
 
 from log_partitioner.boundary import END_OFFSET, FIRST_OFFSET, FetchFailure, Membership, Poll, RebalanceListener
+from log_partitioner.config.source_topics import SourceNames
 from log_partitioner.control.deadline import Deadline
 from log_partitioner.errors import CouldNotTellError, SourceError, StartPositionError
 from log_partitioner.formats.model import CommittedOffset, OffsetRanges, SourceRecord, TopicPartition
@@ -169,7 +170,8 @@ class FakeConsumer:
         """Ask for the ids of topics; not inside a callback."""
         del deadline
         assert not self._in_callback, "the real one aborts the process"
-        return {topic: self._broker.topic_ids[topic] for topic in topics if topic in self._broker.topic_ids}
+        ids = self._broker.topic_ids
+        return {topic: ids[topic] for topic in SourceNames(topics).among(ids) if topic in ids}
 
     def seek(self, tp: TopicPartition, start: CommittedOffset, *, deadline: Deadline) -> None:
         """Go to an offset of an assigned TopicPartition."""

@@ -108,6 +108,11 @@ class Deployment:
             "LOGP_TIME__PATHS": '["time", "timestamp", "@timestamp"]',
         }
 
+    def settings(self, **settings: str) -> None:
+        """Exchange settings of everything that is started from now on."""
+        self._direct |= settings
+        self._disturbed |= settings
+
     def environment(self, **settings: str) -> dict[str, str]:
         """The environment of a worker or a command, past any proxy; nothing of ours is taken over."""
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("LOGP_")}

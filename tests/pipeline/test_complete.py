@@ -51,6 +51,14 @@ def test_table_is_complete_up_to_the_moment_whose_ends_are_committed() -> None:
     assert job.look({P0: 60, P1: 10}, {P0: 60, P1: 10}) == 8
 
 
+def test_topic_that_was_deleted_is_waited_for_no_more() -> None:
+    """It matched a pattern, and nothing of it will be committed any more; what is left is waited for as before."""
+    job = Job()
+    assert job.look({P0: 10, P1: 10}, {P0: 9, P1: 5}) is None
+    assert job.look({P0: 20}, {P0: 9}) is None
+    assert job.look({P0: 30}, {P0: 10}) == 1
+
+
 def test_partition_that_nobody_has_committed_is_no_complete_one() -> None:
     """One without records is, and a new one is waited for from the moment on at which it was seen."""
     job = Job()

@@ -189,7 +189,7 @@ def _audit(
 
 def _ask(kafka: KafkaSettings, window: Window) -> tuple[str | None, list[SourceSpan]]:
     with KafkaTopics.of(kafka) as topics:
-        tps = [tp for topic in kafka.source_topics for tp in topics.topic_partitions(topic)]
+        tps = topics.source_topic_partitions(kafka.sources)
         return topics.cluster_id(), span.find_spans(topics, tps, window)
 
 

@@ -218,7 +218,7 @@ class Auditor:
         return Acknowledgements(self._spark, self._settings).read()
 
     def _is_acknowledged(self, tp: TopicPartition, offset: int) -> bool:
-        return tp.topic not in self._settings.worker.kafka.source_topics and self._acknowledged.has_message(tp, offset)
+        return tp.topic not in self._settings.worker.kafka.sources and self._acknowledged.has_message(tp, offset)
 
     def _judge_all(self, index: Index, judge: BatchJudge) -> Strays:
         """Judge batches with strays here, then all others: here if they are few, else in tasks. Returns the strays."""

@@ -54,7 +54,7 @@ def resolve(settings: KafkaSettings, wanted: Wanted, last_of: LastOf) -> Ranges:
         CouldNotTellError: no broker answers.
     """
     with KafkaTopics.of(settings) as topics:
-        tps = [tp for topic in settings.source_topics for tp in topics.topic_partitions(topic)]
+        tps = topics.source_topic_partitions(settings.sources)
         committed = topics.committed(tps)
         if wanted.offsets is not None:
             firsts = {tp: topics.ends(tp).first for tp in wanted.offsets if tp in committed}

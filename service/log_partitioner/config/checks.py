@@ -15,6 +15,7 @@ from urllib.parse import SplitResult, urlsplit
 from log_partitioner.config.kafka_properties import SECRET, is_allowed, why_not
 from log_partitioner.config.section import parse_entries_path, parse_path
 from log_partitioner.config.settings import Settings
+from log_partitioner.config.source_topics import SourceNames, is_pattern
 from log_partitioner.config.sources import aws_region, read_settings
 from log_partitioner.errors import SettingsError
 
@@ -29,6 +30,7 @@ EXAMPLE = """this is enough, with your own names:
   export LOGP_TIME__PATHS=@timestamp
   log-partitioner check-config"""
 _BUCKET_NAME = re.compile(r"[a-zA-Z0-9._-]{1,255}\Z")  # older buckets, and other stores, have more than AWS allows now
+_KAFKAS_OWN = ("__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata")
 _TOPIC_NAME = re.compile(r"(?!\.{1,2}\Z)[a-zA-Z0-9._-]{1,249}\Z")
 
 
@@ -64,6 +66,8 @@ def find_notes(settings: Settings) -> Iterator[str]:
             f"flush.interval_s ({interval_s:g}) is longer than the {ALERT_WINDOW_S} s in which the alert "
             "LogPartitionerNoCommit expects a commit: give its rule a longer window"
         )
+    if settings.kafka.sources.has_patterns and settings.kafka.start_at == "fail":
+        yield "kafka.start_at is fail: each topic that comes to match a pattern of kafka.source_topics ends the worker"
 
 
 def _sizes(settings: Settings) -> Iterator[str]:
@@ -80,14 +84,17 @@ def _topics(settings: Settings) -> Iterator[str]:
     outputs = ("references_topic", "flushes_topic", "dead_letters_topic", "backfills_topic")
     own: list[str] = [getattr(kafka, name) for name in outputs]
     for name, topic in (*(("source_topics", topic) for topic in kafka.source_topics), *zip(outputs, own, strict=True)):
-        if topic.startswith("^"):
-            yield f"kafka.{name}: {topic!r} would be read as a pattern, and match what the worker writes: list topics by their names"
-        elif not _TOPIC_NAME.match(topic):
+        if not _TOPIC_NAME.match(topic) and not (name == "source_topics" and is_pattern(topic)):
             yield f"kafka.{name}: {topic!r} is no topic name: 1 to 249 letters, digits, '.', '_' and '-', and neither '.' nor '..'"
     for topic in sorted({topic for topic in own if own.count(topic) > 1}):
         yield f"topic {topic} is named for more than one of references, flushes, dead letters and backfills"
-    for topic in sorted(set(own) & set(kafka.source_topics)):
-        yield f"topic {topic} is read and written: the worker would consume its own output"
+    for entry in kafka.source_topics:
+        read = SourceNames([entry])
+        by = f" ({entry} matches it)" if is_pattern(entry) else ""
+        for topic in sorted(topic for topic in {*own} if topic in read):
+            yield f"topic {topic} is read{by} and written: the worker would consume its own output"
+        for topic in [topic for topic in _KAFKAS_OWN if topic in read and by][:1]:
+            yield f"kafka.source_topics: {entry} matches topics of Kafka itself, such as {topic}, which hold no logs"
 
 
 def _places(settings: Settings) -> Iterator[str]:
@@ -114,7 +121,7 @@ def _places(settings: Settings) -> Iterator[str]:
 
 def _readings(settings: Settings) -> Iterator[str]:
     for topic, own in settings.topics.items():
-        if topic not in settings.kafka.source_topics:
+        if topic not in settings.kafka.sources:
             yield f"topics.{topic} has no effect: kafka.source_topics has no such topic"
         if (
             own.input.inexact_numbers != settings.input.inexact_numbers

@@ -34,6 +34,7 @@ from log_partitioner.config.section import (
     Zone,
     object_of,
 )
+from log_partitioner.config.source_topics import SourceEntries, SourceNames
 from log_partitioner.config.sources import SourcedSettings
 from log_partitioner.formats.object_key import key_safe
 
@@ -58,8 +59,8 @@ class KafkaSettings(Section):
     """Group protocol: classic (cooperative-sticky), or consumer (KIP-848, brokers from 4.0)."""
     auth: Literal["properties", "msk-iam"] = "properties"
     """properties: log in as client_properties and secret_properties say, if at all; msk-iam: to Amazon MSK by AWS IAM, with what boto3 finds, in the region AWS_REGION (needs the optional group msk)."""
-    source_topics: Names = Field(min_length=1, examples=["app-logs"])
-    """Topics to read log records from."""
+    source_topics: SourceEntries = Field(min_length=1, examples=["app-logs"])
+    r"""Topics to read log records from: names, and patterns that all of a name matches, as ^app-.*, of letters, digits, . _ - \. [a-z] ( | ) * + ?. A topic that comes to match is read within a minute (topic.metadata.refresh.interval.ms; with KIP-848 brokers take seconds)."""
     references_topic: str = "references"
     """Topic that gets references: a message per object."""
     flushes_topic: str = "flushes"
@@ -84,6 +85,11 @@ class KafkaSettings(Section):
     """librdkafka properties, such as security.protocol (JSON object); the page lists those that may be set."""
     secret_properties: SecretProperties = Field({})
     """librdkafka properties that must not be shown, such as sasl.password (JSON object)."""
+
+    @property
+    def sources(self) -> SourceNames:
+        """Which topics are source topics."""
+        return SourceNames(self.source_topics)
 
     @property
     def inline_text_max(self) -> int:

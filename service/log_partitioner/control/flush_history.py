@@ -7,7 +7,7 @@ sets the next offset, as a flush record does.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Container, Iterable, Mapping
 from typing import Literal, NamedTuple
 
 from log_partitioner.formats.flush_record import Adoption, FlushedTopicPartition, FlushRecord, Lineage
@@ -22,7 +22,7 @@ class OurGroup(NamedTuple):
     """The group whose history is read; on topics in `alone_on`, any group but it and the `accepted` ones is foreign."""
 
     group_id: str
-    alone_on: Collection[str] = ()
+    alone_on: Container[str] = ()
     accepted: Collection[str] = ()
 
 

@@ -20,7 +20,7 @@ from log_partitioner.adapters.kafka.committer import KafkaCommitter
 from log_partitioner.adapters.kafka.consumer import KafkaConsumer
 from log_partitioner.adapters.kafka.flush_records import KafkaFlushRecords
 from log_partitioner.adapters.kafka.options import consumer_options, producer_options
-from log_partitioner.adapters.kafka.topics import Search
+from log_partitioner.adapters.kafka.topics import Search, source_topics_of
 from log_partitioner.adapters.logs import configure
 from log_partitioner.batch.messages import Sender, adoption_messages
 from log_partitioner.boundary import END_OFFSET, Message
@@ -94,7 +94,7 @@ def main(options: argparse.Namespace, settings: Settings) -> int:
     level = "info" if options.action == "skip" else "warning"
     configure(level=level, style=settings.log.format, worker=NAME, boot=boot, stream=sys.stderr)
     if options.action == "show":
-        return _show(settings, [options.topic] if options.topic else settings.kafka.source_topics)
+        return _show(settings, [options.topic] if options.topic else source_topics_of(settings.kafka))
     if options.action == "adopt":
         return _adopt(options, settings)
     if options.action == "skip":

@@ -57,7 +57,7 @@ def main(options: argparse.Namespace, settings: Settings) -> int:
     kafka = settings.kafka
     group = describe_group(consumer_options(settings, worker=NAME), kafka.group_id, timeout_s=ANSWER_S)
     with KafkaTopics.of(kafka) as topics:
-        tps = [tp for topic in kafka.source_topics for tp in topics.topic_partitions(topic)]
+        tps = topics.source_topic_partitions(kafka.sources)
         committed, ends = topics.committed(tps), topics.offsets_at(tps, END_OFFSET)
         flushes = list(flushes_of(kafka.group_id, newest(topics, kafka.flushes_topic, RECORDS_MAX)))
     status = put_together(group, committed, ends, flushes, at_ms=time.time_ns() // 1_000_000)

@@ -145,5 +145,5 @@ class LiveJudge:
         if isinstance(place, str):
             return veiled(place)
         tp, *numbers = place
-        is_source = tp.topic in self._settings.kafka.source_topics
+        is_source = tp.topic in self._settings.kafka.sources
         return "/".join(map(str, [tp if is_source else "?", *numbers]))

@@ -156,7 +156,7 @@ class Process:
         cleanup.callback(journal.close)
         kafka = settings.kafka
         reading = consumer_options(settings, worker=settings.worker)
-        group = OurGroup(kafka.group_id, alone_on=kafka.source_topics, accepted=kafka.accept_groups)
+        group = OurGroup(kafka.group_id, alone_on=kafka.sources, accepted=kafka.accept_groups)
         ports = Ports(
             consumer=self._consumer,
             committer=committer,

@@ -52,7 +52,8 @@ class FirstLook:
         """A batch was not almost all dead: whatever a sample said, the settings fit the source."""
         self._share_max = settings.dead_letters.share_max
         self._rules = rules
-        self._looks = {topic: _Look() for topic in settings.kafka.source_topics}
+        self._looks: dict[str, _Look] = {}
+        self._begun: set[str] = set()  # topics that match a pattern may come at any time
         self._poll: Poll | None = None
         self._topic_of: list[str] = []
         self._is_here = False
@@ -62,12 +63,10 @@ class FirstLook:
 
     def until(self, poll: Poll, first: int, stop: int) -> int:
         """Return the end of a run of records whose entries are all of one topic, as long as a topic is looked at."""
-        if not self._looks:
-            return stop
         if poll is not self._poll:
             self._poll = poll
             self._topic_of = [tp.topic for tp in poll.tps]
-            self._is_here = any(self._topic_of[tp] in self._looks for tp in set(poll.tp_of))
+            self._is_here = any(self._look_at(self._topic_of[tp]) for tp in set(poll.tp_of))
         if not self._is_here:
             return stop
         topic_of = self._topic_of
@@ -76,7 +75,7 @@ class FirstLook:
 
     def took(self, poll: Poll, first: int, run: TakenRun) -> None:
         """Count the entries taken from a place of a poll on, none of which is dead."""
-        look = self._looks.get(run.covered[0].tp.topic) if self._looks and run.covered else None
+        look = self._look_at(run.covered[0].tp.topic) if run.covered else None
         if look is None:
             return
         decode = self._rules[run.covered[0].tp.topic].decoder.decode
@@ -87,11 +86,18 @@ class FirstLook:
 
     def recorded(self, record: SourceRecord, decoded: Decoded, *, dead: int, timestamps: int) -> None:
         """Count one record."""
-        look = self._looks.get(record.tp.topic) if self._looks else None
+        look = self._look_at(record.tp.topic)
         if look is not None:
             look.sample(decoded)
             entries = len(decoded.entries) + len(decoded.bad)
             self._count(record.tp.topic, look, entries, dead, timestamps)
+
+    def _look_at(self, topic: str) -> _Look | None:
+        """Return the look at a topic, as long as there is one."""
+        if topic not in self._begun:
+            self._begun.add(topic)
+            self._looks[topic] = _Look()
+        return self._looks.get(topic)
 
     def closed(self) -> None:
         """Judge by the entries so far when a batch is closed: a quiet topic does not wait for its thousandth entry."""

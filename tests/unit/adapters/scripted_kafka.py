@@ -180,8 +180,9 @@ class ScriptedConsumer:
         self.calls: list[str] = []
         type(self).made.append(self)
 
-    def subscribe(self, _topics: list[str], **callbacks: Callable[..., None]) -> None:
-        """Keep the callbacks."""
+    def subscribe(self, topics: list[str], **callbacks: Callable[..., None]) -> None:
+        """Keep topics and callbacks."""
+        self.topics = topics
         self.callbacks = callbacks
 
     def consume(self, _most: int, _timeout: float) -> list[Message]:

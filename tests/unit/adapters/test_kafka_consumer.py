@@ -162,6 +162,19 @@ def test_error_that_waiting_does_not_mend_stops_the_worker(bench: Bench, error: 
         bench.consume(scripted_message(1), scripted_message(error=error, topic=None))
 
 
+def test_topic_that_is_not_there_ends_the_worker_only_if_it_is_named(bench: Bench) -> None:
+    """One that matched was deleted, or nothing matches yet, which is told of the pattern itself (KAFKA_FACTS R21)."""
+    bench.adapter = KafkaConsumer({"group.id": "g"}, ["source", "^app-.*"])
+    bench.library = type(bench.library).made[-1]
+    bench.adapter.subscribe(bench.listener)
+    assert bench.library.topics == ["source", "^(^app-.*)$"]
+    unknown = KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)
+    for topic in ("app-a", "^(^app-.*)$"):
+        assert bench.consume(scripted_message(error=unknown, topic=topic)) == []
+    with pytest.raises(SourceError, match="source-0: UNKNOWN_TOPIC_OR_PART"):
+        bench.consume(scripted_message(error=unknown))
+
+
 def test_login_by_a_token_that_has_ended_is_tried_again(bench: Bench) -> None:
     """The next token mends it; how long a worker may be kept out is for others to say."""
     bench.adapter._options = {"oauth_cb": lambda _config: ("token", 0.0)}

@@ -40,6 +40,13 @@ class Brokers:
         self.group: Any = EVERYTHING
         self.kept: dict[str, Any] = dict.fromkeys(TOPICS, KEPT)
         self.offsets_minutes: Any = "10080"
+        self.there: list[str] | int = ["app-a", "app-b"]
+
+    def list_topics(self, **_: object) -> Any:
+        """Give all there are, and one of others; or raise the error of that code."""
+        if isinstance(self.there, int):
+            raise KafkaException(KafkaError(self.there))
+        return SimpleNamespace(topics=dict.fromkeys([*self.there, "others"]))
 
     def describe_topics(self, topics: Any, **_: object) -> dict[str, Future[Any]]:
         """Answer for each."""
@@ -77,15 +84,15 @@ def brokers(monkeypatch: pytest.MonkeyPatch) -> Brokers:
     return made
 
 
-def needs() -> list[Need]:
+def needs(*source_topics: str) -> list[Need]:
     """Ask for everything."""
-    kafka = KafkaSettings(bootstrap_servers="b:9092", group_id="g", source_topics=("source",))
+    kafka = KafkaSettings(bootstrap_servers="b:9092", group_id="g", source_topics=source_topics or ("source",))
     return list(KafkaNeeds(kafka, {}).ask())
 
 
-def problems() -> list[tuple[str, bool]]:
+def problems(*source_topics: str) -> list[tuple[str, bool]]:
     """Ask; gives what is wrong, and whether it is a warning."""
-    return [(need.problem, need.is_warning) for need in needs() if need.problem is not None]
+    return [(need.problem, need.is_warning) for need in needs(*source_topics) if need.problem is not None]
 
 
 @pytest.mark.parametrize("told", [EVERYTHING, None, []], ids=["everything", "nothing", "an empty list"])
@@ -132,6 +139,22 @@ def test_topic_that_is_not_there_is_told_once_with_its_setting(brokers: Brokers)
         command = f"kafka-topics.sh --bootstrap-server b:9092 --create --topic {topic}"
         assert (f"topic {topic} ({setting}) is not there: create it: {command}", False) in problems()
     assert len(problems()) == 2
+
+
+def test_pattern_that_matches_no_topic_is_missing_only_if_nothing_else_is_read(brokers: Brokers) -> None:
+    """One may come to match; a classic member without any topic never joins (R21). Those that match are needed."""
+    brokers.rights |= {"app-a": EVERYTHING, "app-b": [AclOperation.DESCRIBE]}
+    acls = "kafka-acls.sh --bootstrap-server b:9092 --add --allow-principal User:WORKER"
+    unread = (f"topic app-b: Read not permitted: {acls} --operation Read --topic app-b", False)
+    assert needs("^app-.*")[0].subject == "pattern ^app-.* (kafka.source_topics): 2 topics match"
+    assert problems("^app-.*") == [unread]
+    told = "pattern ^app- (kafka.source_topics) matches no topic that may be described"
+    told += ": all of a name must match, as ^app-.* does"
+    assert problems("^app-") == [(told, False)]
+    assert problems("source", "^app-") == [(told, True)]
+    brokers.there = KafkaError.REQUEST_TIMED_OUT
+    ((told, is_warning),) = problems("^app-.*")
+    assert (told.startswith("topics are not told: REQUEST_TIMED_OUT"), is_warning) == (True, False)
 
 
 @pytest.mark.parametrize("policy", ["compact", "compact,delete"])

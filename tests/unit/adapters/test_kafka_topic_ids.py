@@ -28,9 +28,16 @@ class ScriptedAdmin:
 
     answers: Mapping[str, Uuid | Exception]
     waited_s: list[float]
+    answers_within_s = 5.0
 
     def __init__(self, options: dict[str, Any], **_kwargs: Any) -> None:
         assert options["group.id"] == "g"
+
+    def list_topics(self, *, timeout: float) -> Any:
+        """Give all there are."""
+        if timeout > self.answers_within_s:
+            return SimpleNamespace(topics=dict.fromkeys(self.answers))
+        raise kafka_error(KafkaError._TIMED_OUT)
 
     def describe_topics(self, asked: TopicCollection, *, request_timeout: float) -> dict[str, Future[Any]]:
         """Answer at once."""
@@ -69,6 +76,15 @@ def test_ids_are_in_the_alphabet_for_urls(consumer: KafkaConsumer) -> None:
     found = consumer.topic_ids(["c", "a", "b"], deadline=Deadline.after(20.0, FakeClock().now_s))
     assert "/" in str(KNOWN)
     assert found == {"a": str(KNOWN).replace("/", "_")}
+
+
+def test_ids_of_topics_that_match_are_told(consumer: KafkaConsumer, admin: type[ScriptedAdmin]) -> None:
+    """None is, if the topics are not told in time: nothing depends on them."""
+    admin.answers = {"app-a": KNOWN, "app-b": KNOWN, "web": KNOWN, "x": KNOWN}
+    deadline = Deadline.after(20.0, FakeClock().now_s)
+    assert consumer.topic_ids(["web", "^app-.*"], deadline=deadline).keys() == {"app-a", "app-b", "web"}
+    admin.answers_within_s = 60.0
+    assert consumer.topic_ids(["web", "^app-.*"], deadline=deadline) == {}
 
 
 def test_untold_ids_are_logged_once_and_asked_for_again_after_a_minute(

@@ -13,6 +13,7 @@ from log_partitioner.adapters.kafka import topics as kafka_topics
 from log_partitioner.adapters.kafka.topics import KafkaTopics, UnansweredError
 from log_partitioner.boundary import END_OFFSET, FIRST_OFFSET
 from log_partitioner.config.settings import KafkaSettings
+from log_partitioner.config.source_topics import SourceNames
 from log_partitioner.errors import CouldNotTellError
 from tests.fakes.records import P0
 
@@ -34,6 +35,13 @@ class Consumer:
             raise KafkaException(KafkaError(self.refusals.pop()))
         told = {FIRST_OFFSET: 3, END_OFFSET: 9}
         return [confluent_kafka.TopicPartition(one.topic, one.partition, told[one.offset]) for one in asked]
+
+    def list_topics(self, topic: str | None = None, *, timeout: float) -> Any:
+        """Give all there are; of one of them, if it is asked for."""
+        assert timeout > 0
+        found = {name: SimpleNamespace(error=None, partitions={1: 1, 0: 0}) for name in ("app-b", "app-a", "web", "x")}
+        found["app-gone"] = SimpleNamespace(error=KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART), partitions={})
+        return SimpleNamespace(topics=found if topic is None else {topic: found.get(topic, found["app-gone"])})
 
     def consume(self, most: int, _timeout: float) -> list[Any]:
         """Give the next poll's messages."""
@@ -86,6 +94,19 @@ def test_what_no_waiting_mends_is_told_at_once(topics: KafkaTopics) -> None:
     with pytest.raises(CouldNotTellError):
         topics.ends(P0)
     assert len(Consumer.refusals) == 1
+
+
+def test_source_topics_are_those_named_and_those_that_match_now(topics: KafkaTopics) -> None:
+    """A named one has to be there; and something has to match, or nothing would be compared with nothing."""
+    found = topics.source_topic_partitions(SourceNames(["web", "^app-.*"]))
+    assert found == [
+        P0._replace(topic=topic, partition=number) for topic in ("web", "app-a", "app-b") for number in (0, 1)
+    ]
+    assert topics.source_topics(SourceNames(["^no.*"])) == []
+    with pytest.raises(CouldNotTellError, match=r"no topic of nowhere:1 matches \^no\.\*, \^neither"):
+        topics.source_topic_partitions(SourceNames(["^no.*", "^neither"]))
+    with pytest.raises(CouldNotTellError, match="topic absent of nowhere:1: UNKNOWN_TOPIC_OR_PART"):
+        topics.source_topic_partitions(SourceNames(["absent", "^app-.*"]))
 
 
 def test_end_of_a_leader_that_lags_is_no_end(topics: KafkaTopics) -> None:

@@ -6,6 +6,7 @@ from itertools import permutations
 
 import msgspec
 
+from log_partitioner.config.source_topics import SourceNames
 from log_partitioner.control.flush_history import SKEW_MS, FlushHistory, Foreign, OurGroup
 from log_partitioner.formats.flush_record import Adoption, FlushRecord
 from log_partitioner.formats.model import TopicPartition
@@ -132,6 +133,9 @@ def test_group_that_flushes_the_same_topic_is_foreign() -> None:
     assert foreign_to(OURS, record(1, 50)) == []
     assert foreign_to(OURS._replace(accepted=["another"]), THEIRS) == []
     assert foreign_to(OURS._replace(alone_on=["web"]), THEIRS) == []
+    assert foreign_to(OURS._replace(alone_on=SourceNames(["^a.*"])), THEIRS) == [
+        Foreign("other", "another", (APP_0, 100))
+    ]
 
 
 def test_group_of_another_topic_of_the_same_name_is_not_foreign() -> None:

@@ -314,7 +314,8 @@ def test_flush_records_of_another_group_or_another_topic_are_no_history() -> Non
     assert (found.next_offsets, found.topics) == ({}, frozenset())
 
 
-def test_ids_of_all_source_topics_are_known_before_foreign_groups_are_judged() -> None:
+@pytest.mark.parametrize("source_topics", [("source", "web"), ("source", "^we.*")])
+def test_ids_of_all_source_topics_are_known_before_foreign_groups_are_judged(source_topics: tuple[str, ...]) -> None:
     """By which a topic that others flushed is told from one that was made anew; not of what is assigned alone."""
     rig = Rig()
     rig.broker.topic_ids["web"] = "an id"
@@ -326,7 +327,7 @@ def test_ids_of_all_source_topics_are_known_before_foreign_groups_are_judged() -
         return read(tps, known, **more)
 
     worker.flush_records.read = reading  # type: ignore[method-assign, assignment]
-    settings = settings_of().kafka.model_copy(update={"source_topics": ("source", "web")})
+    settings = settings_of().kafka.model_copy(update={"source_topics": source_topics})
     positions = Positions(worker.worker.ports, settings, topics)
     positions.find({P0: None}, deadline=Deadline.after(80.0, rig.clock.now_s))
     assert asked == [{"source": rig.broker.topic_ids["source"], "web": "an id"}]

@@ -6,7 +6,7 @@ A broker without an authorizer permits everything; one that does not say what it
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import structlog
@@ -29,6 +29,7 @@ from log_partitioner.adapters.kafka.options import worker_of
 from log_partitioner.adapters.kafka.values import position, topic_partitions
 from log_partitioner.adapters.preflight import Need
 from log_partitioner.config.settings import KafkaSettings
+from log_partitioner.config.source_topics import SourceNames, is_pattern
 from log_partitioner.control.deadline import Deadline
 from log_partitioner.errors import SourceError, TokenError
 from log_partitioner.formats.model import CommittedOffset, TopicPartition
@@ -65,7 +66,6 @@ class KafkaNeeds:
             _Topic(kafka.flushes_topic, "kafka.flushes_topic", (*reads, _WRITE)),
             _Topic(kafka.dead_letters_topic, "kafka.dead_letters_topic", (_WRITE,)),
         )
-        self._sources = tuple(_Topic(name, "kafka.source_topics", (_READ,)) for name in kafka.source_topics)
 
     def ask(self) -> Iterator[Need]:
         """Ask for everything; returns an answer for each need."""
@@ -75,7 +75,17 @@ class KafkaNeeds:
         yield from self._ask_keeping(admin)
 
     def _ask_topics(self, admin: AdminClient) -> Iterator[Need]:
-        topics = [*self._sources, *self._outputs]
+        there: Collection[str] = ()
+        if self._kafka.sources.has_patterns:
+            try:
+                there = admin.list_topics(timeout=_NEED_ANSWER_S).topics
+            except KafkaException as error:
+                problem = f"topics are not told: {error.args[0].name()}: {error.args[0].str()}"
+                yield Need("topics that match patterns (kafka.source_topics)", problem)
+            else:
+                yield from self._ask_patterns(there)
+        sources = [_Topic(name, "kafka.source_topics", (_READ,)) for name in self._kafka.sources.among(there)]
+        topics = [*sources, *self._outputs]
         names = TopicCollection([topic.name for topic in topics])
         answers = admin.describe_topics(names, include_authorized_operations=True, request_timeout=_NEED_ANSWER_S)
         for topic in topics:
@@ -88,6 +98,14 @@ class KafkaNeeds:
             else:
                 lacking = [right for right in topic.rights if permitted and right not in permitted]
                 yield Need(subject, self._forbidden("topic", topic.name, lacking) if lacking else None)
+
+    def _ask_patterns(self, there: Collection[str]) -> Iterator[Need]:
+        """Ask whether patterns match; one may later, but who reads nothing at all never joins (KAFKA_FACTS R21)."""
+        has_any = bool(self._kafka.sources.among(there))
+        for entry in filter(is_pattern, self._kafka.source_topics):
+            found, subject = len(SourceNames([entry]).among(there)), f"pattern {entry} (kafka.source_topics)"
+            none = f"{subject} matches no topic that may be described: all of a name must match, as ^app-.* does"
+            yield Need(f"{subject}: {found} topics match", None if found else none, is_warning=has_any)
 
     def _without_topic(self, topic: _Topic, error: KafkaError) -> str:
         if is_no_topic(error):
@@ -218,6 +236,8 @@ def ask_topic_ids(
 ) -> tuple[dict[str, str], dict[str, str]]:
     """Return the ids of topics as Kafka's tools print them, and the reasons for missing ones. Never raises.
 
+    A pattern asks for all topics that match it.
+
     By a client of its own that ends here; not inside a callback of another one (see `KafkaConsumer.partitions_of`).
     """
     asked = sorted(set(topics))
@@ -225,10 +245,16 @@ def ask_topic_ids(
     untold: dict[str, str] = {}
     if not asked:
         return found, untold
+    names, until_s = SourceNames(asked), time.monotonic() + timeout_s
     try:
         client = make_admin(options)
+        if names.has_patterns:
+            asked = names.among(client.list_topics(timeout=timeout_s).topics)
+            timeout_s = max(0.0, until_s - time.monotonic())
     except TokenError as error:
         return found, dict.fromkeys(asked, str(error))
+    except KafkaException as error:
+        return found, dict.fromkeys(asked, error.args[0].name())
     for topic, answer in client.describe_topics(TopicCollection(asked), request_timeout=timeout_s).items():
         try:
             topic_id = answer.result().topic_id

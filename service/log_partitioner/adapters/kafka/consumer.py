@@ -29,6 +29,7 @@ from log_partitioner.adapters.kafka.values import (
     topic_partitions,
 )
 from log_partitioner.boundary import END_OFFSET, FetchFailure, Membership, Poll, RebalanceListener
+from log_partitioner.config.source_topics import SourceNames
 from log_partitioner.control.deadline import Deadline
 from log_partitioner.errors import SourceError
 from log_partitioner.formats.model import CommittedOffset, TopicPartition
@@ -58,7 +59,7 @@ class KafkaConsumer:
         self._patience = patience or Patience()
         self._consumer = make_client(confluent_kafka.Consumer, "consumer", options, self._brokers)
         self._asking: confluent_kafka.Consumer | None = None
-        self._topics = list(topics)
+        self._sources = SourceNames(topics)
         self._is_assigned = False
         self._paused = False
         self._unsought: set[TopicPartition] = set()
@@ -88,7 +89,9 @@ class KafkaConsumer:
             listener.on_lost(topic_partitions(lost))
             self._unassign(consumer, topic_partitions(lost))
 
-        self._consumer.subscribe(self._topics, on_assign=on_assign, on_revoke=on_revoke, on_lost=on_lost)
+        self._consumer.subscribe(
+            self._sources.subscription(), on_assign=on_assign, on_revoke=on_revoke, on_lost=on_lost
+        )
 
     def _forget(self, tps: Iterable[TopicPartition]) -> None:
         self._unsought.difference_update(tps)
@@ -143,6 +146,9 @@ class KafkaConsumer:
         tp = None if place[0] is None else TopicPartition(*place)
         if tp is None and kafka_errors.is_full(error):
             self._wait_for_room(error)
+            return
+        if tp is not None and kafka_errors.is_no_topic(error) and not self._sources.are_naming(tp.topic):
+            self._note(error, tp)  # it was deleted, or a pattern matches none
             return
         if "oauth_cb" not in self._options or not kafka_errors.is_refused_login(error):  # another token may come
             kafka_errors.require_that_it_mends(error, tp)
@@ -244,7 +250,10 @@ class KafkaConsumer:
         return kafka_errors.ask_until(deadline, what, call, self._patience)
 
     def topic_ids(self, topics: Iterable[str], *, deadline: Deadline) -> dict[str, str]:
-        """Return Kafka's ids of topics, outside callbacks only; blocks for up to 10 s: nothing depends on them."""
+        """Return Kafka's ids of topics, named or matched by a pattern, outside callbacks only.
+
+        Blocks for up to 10 s: nothing depends on them.
+        """
         return self._topic_ids.ask(topics, deadline=deadline)
 
     def seek(self, tp: TopicPartition, start: CommittedOffset, *, deadline: Deadline) -> None:

@@ -23,6 +23,7 @@ from log_partitioner.adapters.kafka.options import PINNED_CONSUMER, given_option
 from log_partitioner.adapters.kafka.values import topic_partition
 from log_partitioner.boundary import END_OFFSET, FIRST_OFFSET
 from log_partitioner.config.settings import KafkaSettings
+from log_partitioner.config.source_topics import SourceNames
 from log_partitioner.control.deadline import Deadline
 from log_partitioner.errors import CouldNotTellError, SourceError
 from log_partitioner.formats.model import HEADERS_UNREADABLE, SourceRecord, TopicPartition, readable
@@ -139,6 +140,29 @@ class KafkaTopics:
             if may_be_absent and is_no_topic(error.error):
                 return []
             raise
+
+    def source_topic_partitions(self, sources: SourceNames) -> list[TopicPartition]:
+        """List the TopicPartitions of source topics: of all that are named, and of those that match a pattern now.
+
+        Raises:
+            CouldNotTellError: a named one is not there, or none matches.
+        """
+        there = self._topics() if sources.has_patterns else {}
+        if not (found := sources.among(there)):
+            raise CouldNotTellError(f"no topic of {self._options['bootstrap.servers']} matches {sources}")
+        return [tp for topic in found for tp in there.get(topic) or self.topic_partitions(topic)]
+
+    def source_topics(self, sources: SourceNames) -> list[str]:
+        """List source topics, in the same way; there may be none."""
+        return sources.among(self._topics() if sources.has_patterns else ())
+
+    def _topics(self) -> dict[str, list[TopicPartition]]:
+        found = self._ask("topics", lambda left_s: self._client().list_topics(timeout=left_s).topics)
+        return {
+            topic: [TopicPartition(topic, number) for number in sorted(one.partitions)]
+            for topic, one in found.items()
+            if one.error is None
+        }
 
     def ends(self, tp: TopicPartition, *, isolation: str = "read_committed") -> Ends:
         """Ask for the first offset of a TopicPartition, and the end before any open transaction."""
@@ -281,6 +305,16 @@ def _record(message: confluent_kafka.Message, tp: TopicPartition, offset: int) -
         headers, unreadable = (), HEADERS_UNREADABLE
     timestamp_ms = None if kind == confluent_kafka.TIMESTAMP_NOT_AVAILABLE else timestamp
     return SourceRecord(tp, offset, timestamp_ms, key, value, headers, unreadable=unreadable)
+
+
+def source_topics_of(settings: KafkaSettings) -> list[str]:
+    """List the source topics of settings; asks brokers only if there are patterns.
+
+    Raises:
+        CouldNotTellError: no broker answers.
+    """
+    with KafkaTopics.of(settings) as topics:
+        return topics.source_topics(settings.sources)
 
 
 class Search:

@@ -16,7 +16,7 @@ from log_partitioner.proof.accounting import tp_of
 from log_partitioner.proof.audit.announced import Announced, newest_runs
 from log_partitioner.proof.audit.judge import THREADS, BatchJudge, Ground, bundles
 from log_partitioner.proof.audit.put_away import decodes_alone, find_put_away
-from log_partitioner.proof.audit.ranges import Ranges, Reached, is_covered, later_batches, notes_of, spans_of
+from log_partitioner.proof.audit.ranges import SHOWN, Ranges, Reached, is_covered, later_batches, notes_of, spans_of
 from log_partitioner.proof.audit.report import Findings, Report
 from log_partitioner.proof.audit.whose import FlushTopics, nothing_of
 from log_partitioner.proof.audit.window import PADDING_MS, FlushWindow, TimedTopics, run_window, starts_of
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from log_partitioner.config.settings import Settings
+    from log_partitioner.config.source_topics import SourceNames
     from log_partitioner.formats.flush_record import BackfillRecord, FlushRecord
     from log_partitioner.formats.model import OffsetRanges, TopicPartition
     from log_partitioner.formats.schema import FindSchema
@@ -52,6 +53,9 @@ class Options(NamedTuple):
 
 class Topics(FlushTopics, TimedTopics, Protocol):
     """Kafka, as far as the audit needs it; see `KafkaTopics`."""
+
+    def source_topic_partitions(self, sources: SourceNames) -> list[TopicPartition]:
+        """List the TopicPartitions of the source topics that there are."""
 
     def ends(self, tp: TopicPartition) -> tuple[int, int]:
         """Return the first offset there is and the end of what is committed."""
@@ -152,8 +156,7 @@ class Audit:
         before and after, too; messages that one publishes meanwhile cannot be judged.
         """
         kafka, findings, announced = self._settings.kafka, self._findings, self._announced
-        tps = [tp for topic in kafka.source_topics for tp in self._topics.topic_partitions(topic)]
-        committed = self._topics.committed(tps)
+        committed = self._committed()
         runs = self._read_runs(findings)
         # Flush records last: of a batch that is committed meanwhile they say that it was, whatever else is seen of it.
         window = self._options.window
@@ -170,7 +173,7 @@ class Audit:
         for topic in lost:
             findings.doubt(f"topic {topic} no longer has its beginning")
         records = announced.read_flushes(self._topics.read(flushes))
-        later = later_batches(records, committed, self._topics.committed(tps))
+        later = later_batches(records, committed, self._committed())
         if later:
             findings.note(f"{len(later)} batches were committed while the audit was reading; left out")
         if self._read_runs(Findings(examples_max=0)) != runs:
@@ -178,8 +181,9 @@ class Audit:
         records = [record for record in records if record.batch_id not in later]
         chosen = window.choose(records, runs)
         records += self._before(window, all_flushes, records, chosen)
+        committed |= (gone := self._gone(records, committed))
         ranges = Ranges(records, window.committed(records, committed))
-        reached = self._reached(committed, begins=ranges.first if window.is_everything else chosen.first)
+        reached = self._reached(committed, gone, begins=ranges.first if window.is_everything else chosen.first)
         source = {one.tp: (one.first, max(one.first, min(one.committed or 0, one.end))) for one in reached}
         if window.is_everything:
             starts = self._starts(ranges, source) if kafka.start_at == "beginning" and not lost else {}
@@ -261,14 +265,38 @@ class Audit:
             self._findings.doubt(doubt)
         return ends
 
-    def _reached(self, committed: Committed, *, begins: Callable[[TopicPartition], int | None]) -> list[Reached]:
+    def _committed(self) -> Committed:
+        """Ask for the committed offsets of the source topics that there are now: some come or go meanwhile."""
+        return self._topics.committed(self._topics.source_topic_partitions(self._settings.kafka.sources))
+
+    def _gone(self, records: list[FlushRecord], committed: Committed) -> dict[TopicPartition, int]:
+        """Find TopicPartitions of topics that match a pattern and are not there any more, with the ends of flushes."""
+        there, sources = {tp.topic for tp in committed}, self._settings.kafka.sources
+        lines = [line for record in records for line in record.topic_partitions]
+        gone: dict[TopicPartition, int] = {}
+        for line in (line for line in lines if line.topic not in there and line.topic in sources):
+            gone[tp_of(line)] = max(line.next_offset, gone.get(tp_of(line), 0))
+        return gone
+
+    def _reached(
+        self,
+        committed: Committed,
+        gone: Mapping[TopicPartition, int],
+        *,
+        begins: Callable[[TopicPartition], int | None],
+    ) -> list[Reached]:
         """Ask for the ends of the source; report offsets that are gone, and those that are not committed yet."""
-        reached = [Reached(tp, *self._topics.ends(tp), offset) for tp, offset in committed.items()]
+        reached = [
+            Reached(tp, *((gone[tp], gone[tp]) if tp in gone else self._topics.ends(tp)), offset)
+            for tp, offset in committed.items()
+        ]
+        self._say_which({tp.topic for tp in committed.keys() - gone.keys()})
         for tp, low, *_ in reached:
             begin = begins(tp)
             if begin is not None and begin < low:
                 self._lows[tp] = low
-                self._findings.doubt(f"{tp}: flush records begin at {begin}, the source only at {low}")
+                source = "its topic is not there any more" if tp in gone else f"the source only at {low}"
+                self._findings.doubt(f"{tp}: flush records begin at {begin}, {source}")
         if self._options.require_caught_up:
             beyond = {one.tp: (max(one.first, one.committed or 0), one.end) for one in reached}
             if count := sum(1 for _ in self._topics.read(beyond)):
@@ -291,6 +319,13 @@ class Audit:
         if sys.stderr.isatty():
             sys.stderr.write(f"\r\x1b[K{text}\r")
             sys.stderr.flush()
+
+    def _say_which(self, topics: set[str]) -> None:
+        """Name the source topics, if patterns have chosen them."""
+        sources, names = self._settings.kafka.sources, sorted(topics)
+        more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+        if sources.has_patterns:
+            self._findings.note(f"source topics ({sources}): {', '.join(names[:SHOWN])}{more}")
 
     def _say_whose(self, reached: list[Reached], *, audited: bool) -> None:
         """Name the groups whose messages were left out, and if nothing was audited the groups that there are."""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 Committed = dict[TopicPartition, int | None]  # the group's offsets; None where it has none
 GAP_OFFSETS_MAX = 100_000
-SHOWN = 20  # TopicPartitions with offsets that nobody has committed
+SHOWN = 20  # topics, and TopicPartitions with offsets that nobody has committed
 
 
 class OffsetSpan(NamedTuple):

@@ -14,7 +14,7 @@ from log_partitioner.errors import CouldNotTellError
 from log_partitioner.formats.flush_record import Adoption, Lineage, decode_adoption, heads
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Container, Iterable, Iterator, Mapping
 
     from log_partitioner.config.settings import KafkaSettings, Settings
     from log_partitioner.formats.flush_record import BackfillRecord
@@ -95,11 +95,9 @@ class Groups:
             CouldNotTellError: there are several; the message names them, and the setting to set.
         """
         is_named = "group_id" in kafka.model_fields_set
-        source_topics = set(kafka.source_topics)
-        adoptions = [
-            one for one in self.adoptions if not source_topics.isdisjoint(line.topic for line in one.topic_partitions)
-        ]
-        found = _and_successors(kafka.group_id, adoptions) if is_named else {*self.of(source_topics), *also}
+        sources = kafka.sources
+        adoptions = [one for one in self.adoptions if any(line.topic in sources for line in one.topic_partitions)]
+        found = _and_successors(kafka.group_id, adoptions) if is_named else {*self.of(sources), *also}
         newest = heads(found, adoptions)
         if found and not newest and not is_named:
             names = ", ".join(sorted(found))
@@ -109,14 +107,16 @@ class Groups:
         if len(newest) > 1:
             names = ", ".join(newest)
             what = (
-                f"have all adopted {kafka.group_id}" if is_named else f"have flushed {', '.join(sorted(source_topics))}"
+                f"have all adopted {kafka.group_id}"
+                if is_named
+                else f"have flushed {', '.join(sorted(kafka.source_topics))}"
             )
             raise CouldNotTellError(f"groups {names} {what}: say which is meant, by LOGP_KAFKA__GROUP_ID")
         return Lineage(newest[0] if newest else kafka.group_id, self.adoptions)
 
-    def of(self, source_topics: set[str]) -> list[str]:
+    def of(self, sources: Container[str]) -> list[str]:
         """Return the groups that have flushed, or adopted, any of these source topics."""
-        return sorted(group for group, topics in self.topics.items() if not topics.isdisjoint(source_topics))
+        return sorted(group for group, topics in self.topics.items() if any(topic in sources for topic in topics))
 
 
 def _and_successors(group_id: str, adoptions: list[Adoption]) -> list[str]:

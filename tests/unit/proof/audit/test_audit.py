@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
@@ -19,6 +19,7 @@ from log_partitioner.formats.replay import REPLAY_TYPE, ReplayMark, encode_repla
 from log_partitioner.proof.accounting import ExitCode
 from log_partitioner.proof.audit.audit import Audit, Options
 from log_partitioner.proof.audit.report import Report
+from log_partitioner.proof.audit.window import FlushWindow
 from tests.fakes.check import BucketStore
 from tests.unit.proof.audit.world import (
     APP_0,
@@ -36,6 +37,12 @@ from tests.unit.proof.audit.world import (
     record,
     settings,
 )
+
+if TYPE_CHECKING:
+    from log_partitioner.config.source_topics import SourceNames
+
+APPLE = TopicPartition("apple", 0)
+BY_PATTERN = {"source_topics": ("^app.*",)}
 
 
 def test_audit_of_a_clean_world_finds_nothing() -> None:
@@ -444,6 +451,47 @@ def test_batch_committed_while_reading_is_left_out() -> None:
     assert "1 batches were committed while the audit was reading; left out" in report.findings.notes
 
 
+def of_two_topics() -> World:
+    """Give a world in which app-1 is a topic of its own, in flushes of its own; not built yet."""
+    world = clean_world()
+    world.source = [one._replace(tp=APPLE) if one.tp == APP_1 else one for one in world.source]
+    for row in (row for file in world.files for row in file.rows if row.tp == APP_1):
+        row.tp = APPLE
+    world.change_file(2, batch="b3")
+    world.change_file(4, batch="b4")
+    world.flushes = {"b1": {APP_0: (0, 2)}, "b2": {APP_0: (2, 5)}, "b3": {APPLE: (0, 1)}, "b4": {APPLE: (1, 2)}}
+    world.ends = {APP_0: 5, APPLE: 2}
+    world.committed = {**world.ends}
+    return world
+
+
+def test_topic_that_matches_is_audited_and_one_that_is_deleted_could_not_be_told_of() -> None:
+    """It is no finding that flush records cover what no longer is there; of the others everything is compared."""
+    world = of_two_topics().build()
+    report = world.audit(kafka=BY_PATTERN)
+    assert (report.exit_code, report.findings.notes) == (ExitCode.CLEAN, ["source topics (^app.*): app, apple"])
+    assert report.counts["source_records"] == len(world.source)
+
+    world.deleted, world.committed = {"apple"}, {APP_0: 5}
+    report = world.audit(kafka=BY_PATTERN)
+    assert report.findings.examples == {}
+    assert report.findings.doubts == ["apple-0: flush records begin at 0, its topic is not there any more"]
+    assert report.findings.notes == ["source topics (^app.*): app"]
+    report = world.audit(kafka=BY_PATTERN, window=FlushWindow(1))
+    assert report.findings.examples == {}
+    assert report.exit_code is ExitCode.COULD_NOT_TELL
+
+
+def test_topic_that_comes_to_match_while_the_audit_reads_is_left_out() -> None:
+    """With its flushes, as those that were committed meanwhile; at the first look it was not there."""
+    world = of_two_topics().build()
+    topics = ComingTopics(world, [{APP_0: 5}, {APP_0: 5, APPLE: 2}])
+    report = Audit(settings(kafka=BY_PATTERN), Options(), topics, BucketStore(world.objects).get).run()
+    assert report.findings.examples == {}
+    assert "2 batches were committed while the audit was reading; left out" in report.findings.notes
+    assert report.exit_code is ExitCode.CLEAN
+
+
 class CommittingTopics(MemoryTopics):
     """Topics whose committed offsets move on from one look to the next."""
 
@@ -454,6 +502,14 @@ class CommittingTopics(MemoryTopics):
     def committed(self, tps: list[TopicPartition]) -> dict[TopicPartition, int | None]:
         """Give the next answer."""
         return {tp: offset for tp, offset in self._answers.pop(0).items() if tp in tps}
+
+
+class ComingTopics(CommittingTopics):
+    """Topics of which those with the next answer are there."""
+
+    def source_topic_partitions(self, sources: SourceNames) -> list[TopicPartition]:
+        """List the TopicPartitions that the next answer has."""
+        return [tp for tp in super().source_topic_partitions(sources) if tp in self._answers[0]]
 
 
 OF_LATER_BATCH = {"references": 2, "flushes": 1, "dead-letters": 2}

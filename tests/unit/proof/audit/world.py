@@ -59,6 +59,7 @@ from tests.fakes.check import BucketStore
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
+    from log_partitioner.config.source_topics import SourceNames
     from log_partitioner.proof.audit.report import Report
 
 APP_0, APP_1 = TopicPartition("app", 0), TopicPartition("app", 1)
@@ -216,6 +217,7 @@ class World:
     objects: dict[str, bytes] = field(default_factory=dict)
     lows: dict[TopicPartition, int] = field(default_factory=dict)
     open_transactions: list[str] = field(default_factory=list)
+    deleted: set[str] = field(default_factory=set)
     ended_at_ms: dict[str, int] = field(default_factory=dict)
     """When each flush ended, and its messages were written."""
 
@@ -446,17 +448,24 @@ class MemoryTopics:
             for topic, values in output.items()
         }
         for one in world.source:
-            self._messages[one.tp].append(one)
+            self._messages.setdefault(one.tp, []).append(one)
         tp = TopicPartition("dead-letters", 0)
         self._messages[tp] = [
             one._replace(tp=tp, offset=number, unreadable=None, timestamp_ms=_written_ms(world, one))
             for number, one in enumerate(world.dead_letters)
         ]
+        for tp in [tp for tp in self._messages if tp.topic in world.deleted]:
+            del self._messages[tp]
 
     def topic_partitions(self, topic: str, *, may_be_absent: bool = False) -> list[TopicPartition]:
         """List the TopicPartitions of a topic; those of one that is not there are none."""
         del may_be_absent
         return [tp for tp in self._messages if tp.topic == topic]
+
+    def source_topic_partitions(self, sources: SourceNames) -> list[TopicPartition]:
+        """List the TopicPartitions of the source topics that there are."""
+        topics = sources.among({tp.topic for tp in self._messages})
+        return [tp for topic in topics for tp in self.topic_partitions(topic)]
 
     def ends(self, tp: TopicPartition) -> tuple[int, int]:
         """Give low and high watermark."""
@@ -480,7 +489,7 @@ class MemoryTopics:
     def read(self, ranges: Mapping[TopicPartition, tuple[int, int]]) -> Iterator[SourceRecord]:
         """Yield messages."""
         for tp, (first, end) in ranges.items():
-            for one in self._messages[tp]:
+            for one in self._messages[tp] if first < end else ():
                 if first <= one.offset < end and one.unreadable != SKIPPED:
                     yield one
 

@@ -1,0 +1,86 @@
+r"""Which topics are source topics: those that are named, and those whose whole name matches a pattern, as ^app-.*.
+
+The client library matches by POSIX (classic protocol), brokers by RE2 (KIP-848), and the rest of us by Python's `re`:
+a pattern is made of what means the same to all three (KAFKA_FACTS R21).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Annotated
+
+from pydantic import AfterValidator, BeforeValidator
+
+from log_partitioner.config.section import list_of
+
+_CLASS = r"\[\^?(?:[A-Za-z0-9._](?:-[A-Za-z0-9._])?)+-?\]"
+_REPEATABLE = rf"(?:[A-Za-z0-9._-]|\\\.|{_CLASS}|\))[*+?]?"
+_BEFORE_MORE = r"[(|](?![|)$]|\Z)"  # an empty alternative is undefined in POSIX
+_PATTERN = re.compile(rf"\^(?!\|)(?:{_REPEATABLE}|{_BEFORE_MORE})+\$?")
+PATTERN = (
+    "must be a name, or a pattern that all of a name matches, as ^app-.*: ^, and then "
+    r"letters, digits, . _ - \. [a-z] ( | ) * + ?"
+)
+
+
+def entry_of(given: str) -> str:
+    """Return a name or a pattern; `config.checks` judges names.
+
+    Raises:
+        ValueError: it begins as a pattern, and is none.
+    """
+    if is_pattern(given) and not _means_the_same(given):
+        raise ValueError(PATTERN)
+    return given
+
+
+def _means_the_same(pattern: str) -> bool:
+    """Return whether a pattern is one, and has nothing but what means the same to all who match by it."""
+    if _PATTERN.fullmatch(pattern) is None:
+        return False
+    try:
+        re.compile(pattern)
+    except re.error:
+        return False
+    return True
+
+
+def is_pattern(entry: str) -> bool:
+    """Return whether an entry of the settings is a pattern."""
+    return entry.startswith("^")
+
+
+SourceEntries = Annotated[tuple[Annotated[str, AfterValidator(entry_of)], ...], BeforeValidator(list_of)]
+
+
+class SourceNames:
+    """The names of source topics; `name in names` asks whether a topic is one."""
+
+    def __init__(self, entries: Iterable[str]) -> None:
+        self._entries = tuple(entries)
+        self._names = [one for one in self._entries if not is_pattern(one)]
+        self._patterns = [re.compile(one) for one in self._entries if is_pattern(one)]
+
+    def __contains__(self, topic: object) -> bool:
+        return topic in self._names or any(one.fullmatch(str(topic)) for one in self._patterns)
+
+    def __str__(self) -> str:
+        return ", ".join(self._entries)
+
+    def are_naming(self, topic: str) -> bool:
+        """Return whether a topic is named, and so has to be there."""
+        return topic in self._names
+
+    @property
+    def has_patterns(self) -> bool:
+        """Whether the topics that there are decide which are meant."""
+        return bool(self._patterns)
+
+    def among(self, there: Iterable[str]) -> list[str]:
+        """Return the topics that are named, there or not, and those of `there` that match a pattern."""
+        return [*self._names, *sorted({topic for topic in there if topic in self} - {*self._names})]
+
+    def subscription(self) -> list[str]:
+        """Return what to subscribe to: for the library alone a match of a part would do."""
+        return [f"^({one})$" if is_pattern(one) else one for one in self._entries]
