@@ -23,7 +23,7 @@ from log_partitioner.config.settings import Settings
 from log_partitioner.errors import CouldNotTellError, LogPartitionerError, SettingsError, StoreRefusedError
 from log_partitioner.input.formats import find_problems
 from log_partitioner.offsets import command as offsets
-from log_partitioner.operations import cat, status
+from log_partitioner.operations import cat, find, status
 from log_partitioner.outside import connect
 from log_partitioner.proof.audit import run as audit
 from log_partitioner.proof.verify import command as verify_logs
@@ -33,6 +33,7 @@ from log_partitioner.version import product_version
 FAILED, REFUSED = 1, 2
 OPERATIONS = (
     ("status", status, "show workers, lag and last flushes"),
+    ("find", find, "find an entry: its reference, object and bytes, or its dead letter"),
     ("cat", cat, "print the rows of an object, or of a reference, as JSON"),
 )
 

@@ -15,6 +15,7 @@
         TopicMissingError      their topic is not there
       CouldNotTellError        Kafka or S3 do not answer an audit or a job, or not in time
         UnansweredError        the client library's word for it (adapters.kafka.topics)
+      NotFoundError            there is not what a command was asked for (cli)
       UnmetError               what a worker needs outside is not there, or refuses it (adapters.preflight asks again)
         StoreBusyError         the store throttles us, or fails for a moment: a worker goes on all the same
       ReadBackError            a flush cannot be read again now (runtime.verification says what it has not verified)
@@ -110,6 +111,10 @@ class TopicMissingError(HistoryUnknownError):
 
 class CouldNotTellError(LogPartitionerError):
     """An audit or a job cannot reach what it needs; nothing is said about the data."""
+
+
+class NotFoundError(LogPartitionerError):
+    """Nothing has the name that a command was given."""
 
 
 class KeyTakenError(LogPartitionerError):

@@ -15,3 +15,15 @@ def describe(parser: argparse.ArgumentParser, command: Callable[[argparse.Namesp
     parser.description, parser.epilog = about, below.lstrip() + rest
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.set_defaults(command=command)
+
+
+def argument_of(parse: Callable[[object], object]) -> Callable[[str], object]:
+    """Return the `type` of an argument whose refusals argparse tells in the words of `parse`."""
+
+    def argument(text: str) -> object:
+        try:
+            return parse(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(f"{text!r}: it {error}") from error
+
+    return argument

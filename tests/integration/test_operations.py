@@ -9,7 +9,8 @@ import pytest
 
 from tests.integration.flow import some_records
 from tests.integration.harness import PROTOCOLS, Deploy
-from tests.integration.one_worker import UNHURRIED
+from tests.integration.one_worker import UNHURRIED, run_through
+from tests.stack.kafka_helper import ToProduce
 
 RECORDS = 40
 
@@ -41,3 +42,53 @@ def test_status_says_who_owns_what_and_how_far_it_is(deploy: Deploy, protocol: s
     assert worker["entries"] == record.totals.entries
     committed = [(one["partition"], one["committed"], one["lag"]) for one in status["topic_partitions"]]
     assert committed == [(0, 20, 3), (1, 20, 0)]
+
+
+def test_entry_is_found_by_place_and_by_id_and_its_rows_are_printed(deploy: Deploy) -> None:
+    """In a pack of several users; the dead entry of the same record by its reason, the bytes of a reference alone."""
+    deployment = deploy(partitions=1, settings={"LOGP_ID__PATHS": "id", "LOGP_LAYOUT": "pack"})
+    entries = [{"user": f"u{n % 3}", "time": f"2026-03-04T0{n % 2}:00:00Z", "id": f"i{n}", "a-b": n} for n in range(9)]
+    values = [*([one] for one in entries), [{"time": "2026-03-04T00:00:00Z"}, entries[0]]]
+    run_through(deployment, [ToProduce(value=json.dumps(one).encode(), partition=0) for one in values])
+
+    code, text = deployment.run("find", deployment.source, "0", "4", "--json")
+    row, told = json.loads(text.splitlines()[0]), text.splitlines()[1]
+    assert code == 0, text
+    assert (row["user"], row["offset"], row["index"], row["id"], row["committed"]) == ("u1", 4, 0, "i4", [0, 10])
+    assert re.match(r"1 found; read: [\d,]+ bytes, .* messages of .*, 1 objects$", told)
+
+    code, text = deployment.run("cat", row["reference_id"])
+    assert code == 0, text
+    rows = [json.loads(line) for line in text.splitlines()]
+    assert [one["_meta"]["user"] for one in rows] == ["u1"] * row["rows"]
+    assert rows[row["row"]]["entry"] == entries[4]
+    code, whole = deployment.run("cat", row["object"])
+    assert (code, len(whole.splitlines())) == (0, 10), whole
+    assert deployment.run("cat", json.dumps(row)) == (0, text)
+
+    code, text = deployment.run("find", deployment.source, "0", "9", "0")
+    assert code == 0, text
+    assert re.search(r"^found +dead letter$", text, re.MULTILINE), text
+    assert re.search(r"^reason +no_user$", text, re.MULTILINE), text
+
+    times = ["--from", "2026-03-04T00:00Z", "--until", "2026-03-04T00:30Z"]
+    code, text = deployment.run("find", "i0", "--user", "u0", *times)
+    assert re.findall(r"^offset +(\d+)$", text, re.MULTILINE) == ["0", "9"], text
+    code, text = deployment.run("find", "i0", "--user", "u1", *times)
+    assert (code, text.startswith("0 found; read: ")) == (1, True), text
+
+
+def test_command_that_finds_nothing_says_so_and_one_that_cannot_tell_too(deploy: Deploy) -> None:
+    """Exit codes 1 and 2, in one line without a trace."""
+    deployment = deploy(partitions=1)
+
+    assert deployment.run("cat", "logs/none.avro") == (
+        1,
+        f"there is no object s3://{deployment.bucket}/logs/none.avro\n",
+    )
+    code, text = deployment.run("cat", "20260304T050607Z-1f2e3d4c-17-0")
+    assert (code, text) == (1, "NotFoundError: no reference has the id 20260304T050607Z-1f2e3d4c-17-0\n")
+    code, text = deployment.run("find", "none-such", "0", "1")
+    assert (code, text.count("\n")) == (2, 1), text
+    code, text = deployment.run("find", "i0")
+    assert (code, text) == (2, "settings: i0: to find a unique id, say of which --user, and --from which time on\n")

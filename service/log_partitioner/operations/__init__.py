@@ -2,7 +2,9 @@
 
     output.py     tables, JSON and notes, the same for all
     rows.py       the bytes of an object -> its entries
+    search.py     messages of topics, one by one; says how much was read
     status.py     workers, lag, last flushes
+    find.py       an entry -> its reference, object and bytes, or its dead letter
     cat.py        the rows of an object, or of a reference
 
 A module has `add_arguments(parser)` and `main(options, settings)`, whose docstring is its `--help`; `cli` lists them.

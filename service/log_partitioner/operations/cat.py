@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import msgspec
 
+from log_partitioner.adapters.kafka.topics import KafkaTopics
 from log_partitioner.config.settings import Settings
-from log_partitioner.errors import CouldNotTellError, SettingsError
+from log_partitioner.errors import CouldNotTellError, NotFoundError, SettingsError
 from log_partitioner.formats.reference import Location, decode_references
 from log_partitioner.operations.output import write_note
 from log_partitioner.operations.rows import rows_of, to_json
+from log_partitioner.operations.search import TopicSearch
 from log_partitioner.proof.audit.context import Address
 from log_partitioner.proof.audit.run import S3Reader
 from log_partitioner.proof.oracle.container import UNREADABLE
@@ -28,6 +31,7 @@ class _Placed(msgspec.Struct):
     location: Location
 
 
+Find = Callable[[str], Location]
 _decode_placed = msgspec.json.Decoder(_Placed).decode
 
 
@@ -36,8 +40,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "place",
         metavar="OBJECT|REFERENCE",
-        help="an object, s3://bucket/key or a key of the bucket; or, as JSON, a reference or a message of the "
-        "references topic; - reads such lines from standard input",
+        help="an object, s3://bucket/key or a key of the bucket; a reference's id; or JSON: a reference, a line of "
+        "`find --json`, a message of the references topic; - reads lines of standard input",
     )
 
 
@@ -49,17 +53,19 @@ def main(options: argparse.Namespace, settings: Settings) -> int:
 
     Example:
       log-partitioner cat s3://my-logs/logs/pack/date=2026-03-04/hour=05/20260304T050607Z-1f2e3d4c-17-0.avro
+      log-partitioner cat 20260304T050607Z-1f2e3d4c-17-40
+      log-partitioner find app-logs 3 118204 --json | log-partitioner cat -
 
     Exit codes:
       0   all rows are printed
-      1   there is no such object
+      1   there is no such object, or no such reference
       2   it cannot be read, or settings or arguments are wrong
 
     More: docs/RUNBOOK.md
     """
     store, parse = S3Reader(settings.s3, threads=1), Judge(settings).parse
     is_all = True
-    for address, location in places(options.place, settings.s3.bucket):
+    for address, location in places(options.place, settings.s3.bucket, partial(_find, settings)):
         found = store.get(address, location.ranges if location else None)
         if found is None:
             is_all = False
@@ -74,23 +80,32 @@ def main(options: argparse.Namespace, settings: Settings) -> int:
     return 0 if is_all else 1
 
 
-def places(text: str, bucket: str) -> Iterator[tuple[Address, Location | None]]:
-    """Yield the objects that an argument names, with a reference's location where it is one.
+def places(text: str, bucket: str, find: Find) -> Iterator[tuple[Address, Location | None]]:
+    """Yield the objects that an argument names, with a reference's location where it is one; `find` knows ids.
 
     Raises:
         SettingsError: it is JSON, and no reference.
+        NotFoundError: there is no reference with this id.
     """
     if text == _STANDARD_INPUT:
-        for line in filter(str.strip, sys.stdin):
-            yield from places(line, bucket)
-    elif text.lstrip().startswith("{"):
-        for location in _locations(text.encode()):
+        for line in filter(None, map(str.strip, sys.stdin)):
+            yield from places(line, bucket, find)
+    elif text.startswith("{") or "/" not in text:
+        for location in _locations(text.encode()) if text.startswith("{") else [find(text)]:
             yield Address(location.bucket, location.object, location.version_id), location
     elif text.startswith(_URL):
         named, _, key = text.removeprefix(_URL).partition("/")
         yield Address(named, key), None
     else:
         yield Address(bucket, text), None
+
+
+def _find(settings: Settings, reference_id: str) -> Location:
+    with KafkaTopics.of(settings.kafka) as topics:
+        found = TopicSearch(topics, settings.kafka).reference(reference_id)
+    if found is None:
+        raise NotFoundError(f"no reference has the id {reference_id}")
+    return found.location
 
 
 def _locations(text: bytes) -> list[Location]:

@@ -37,11 +37,15 @@ def rows_of(data: bytes, parse: Parse) -> Iterator[Row]:
 
 
 def to_json(row: Row) -> str:
-    """Write a row as JSON, with times as texts; numbers that a double does not hold keep their digits."""
-    meta = {**row.meta, "event_time": _moment(row.meta["event_time"]), "timestamp": None}
-    if row.meta["timestamp"] >= 0:
-        meta["timestamp"] = _moment(1000 * row.meta["timestamp"])
-    return _LONG_NUMBER.sub(r"\1", json.dumps({META: meta, "entry": row.entry}))
+    """Write a row as JSON; numbers that a double does not hold keep their digits."""
+    return _LONG_NUMBER.sub(r"\1", json.dumps({META: readable_meta(row.meta), "entry": row.entry}))
+
+
+def readable_meta(meta: dict[str, Any]) -> dict[str, Any]:
+    """Return the `_meta` of a row with times as texts."""
+    timestamp_ms = meta["timestamp"]
+    timestamp = None if timestamp_ms < 0 else _moment(1000 * timestamp_ms)
+    return {**meta, "event_time": _moment(meta["event_time"]), "timestamp": timestamp}
 
 
 def _moment(at_us: int) -> str:

@@ -18,6 +18,7 @@ from tests.golden.example import GOLDEN
 MESSAGE = (GOLDEN / "references.json").read_bytes()
 PACK = (GOLDEN / "pack.avro").read_bytes()
 REFERENCES = decode_references(MESSAGE)
+FIND = {one.reference_id: one.location for one in REFERENCES}.__getitem__
 META = {"user": "u", "event_time": 0, "timestamp": -1}
 
 
@@ -30,7 +31,13 @@ META = {"user": "u", "event_time": 0, "timestamp": -1}
 )
 def test_place_of_an_object_is_a_url_or_a_key_of_the_bucket(text: str, address: Address) -> None:
     """All of it is read."""
-    assert list(places(text, "mine")) == [(address, None)]
+    assert list(places(text, "mine", FIND)) == [(address, None)]
+
+
+def test_place_of_an_id_is_that_of_its_reference() -> None:
+    """Which is searched for."""
+    location = REFERENCES[2].location
+    assert list(places(REFERENCES[2].reference_id, "mine", FIND)) == [(Address("my-logs", location.object), location)]
 
 
 def test_place_of_a_message_is_that_of_each_of_its_references(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -40,15 +47,15 @@ def test_place_of_a_message_is_that_of_each_of_its_references(monkeypatch: pytes
     lines = "".join(f"{json.dumps(one)}\n" for one in whole)
     monkeypatch.setattr("sys.stdin", io.StringIO(f"{lines}\n{json.dumps(json.loads(MESSAGE))}\n"))
 
-    assert list(places(MESSAGE.decode(), "mine")) == expected
-    assert list(places("-", "mine")) == expected * 2
+    assert list(places(MESSAGE.decode(), "mine", FIND)) == expected
+    assert list(places("-", "mine", FIND)) == expected * 2
 
 
 @pytest.mark.parametrize("text", ["{", "{}", '{"location": 1}', MESSAGE.decode().replace('"bob", 0', '"bob", 9')])
 def test_json_that_is_no_reference_is_refused_with_its_reason(text: str) -> None:
     """It is no key either."""
     with pytest.raises(SettingsError, match="neither a reference nor a message"):
-        list(places(text, "mine"))
+        list(places(text, "mine", FIND))
 
 
 def test_rows_of_a_reference_are_its_entries_under_their_original_names() -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import sys
 import time
-from argparse import ArgumentTypeError
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,10 +22,11 @@ from log_partitioner.proof.audit.judge import THREADS
 from log_partitioner.proof.audit.report import Report
 from log_partitioner.proof.audit.whose import Groups, of_group
 from log_partitioner.proof.audit.window import FlushWindow
+from log_partitioner.usage import argument_of
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from log_partitioner.config.s3_settings import S3Settings
     from log_partitioner.config.settings import Settings
@@ -58,14 +57,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--last",
-        type=partial(_of, seconds_of),
+        type=argument_of(seconds_of),
         metavar="DURATION",
         help="audit the flushes that ended in the last 90s, 15m, 1h or 1d",
     )
     for name, dest, text in (("--from", "begin", "at this time or later"), ("--until", "end", "before this time")):
         parser.add_argument(
             name,
-            type=partial(_of, moment_of),
+            type=argument_of(moment_of),
             dest=dest,
             metavar="TIME",
             help=f"audit the flushes that ended {text}: ISO 8601, UTC",
@@ -85,13 +84,6 @@ def main(args: argparse.Namespace, settings: Settings) -> int:
         args.json_file.write_text(report.to_json(), encoding="utf-8")
     sys.stdout.write(report.to_text())
     return int(report.exit_code)
-
-
-def _of(kind: Callable[[object], object], text: str) -> object:
-    try:
-        return kind(text)
-    except ValueError as error:
-        raise ArgumentTypeError(f"{text!r}: it {error}") from error
 
 
 def _window_of(args: argparse.Namespace) -> FlushWindow:

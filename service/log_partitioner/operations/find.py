@@ -1,0 +1,275 @@
+"""`log-partitioner find`: the places of an entry, by its place in the source or by its unique id."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Collection, Iterable, Iterator
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import msgspec
+
+from log_partitioner.adapters.kafka.topics import KafkaTopics
+from log_partitioner.adapters.schema_registry import schema_finder
+from log_partitioner.config.section import moment_of
+from log_partitioner.config.settings import Settings
+from log_partitioner.errors import RegistryError, SettingsError
+from log_partitioner.formats.dead_letter import parse_headers
+from log_partitioner.formats.flush_record import FlushRecord
+from log_partitioner.formats.model import PartitionKey, SourceRecord, TopicPartition
+from log_partitioner.formats.reference import Reference, decode_message
+from log_partitioner.operations.output import Row, add_json, write_json, write_lines, write_note
+from log_partitioner.operations.rows import readable_meta
+from log_partitioner.operations.search import TopicSearch
+from log_partitioner.operations.status import flushes_of
+from log_partitioner.proof.accounting import tp_of
+from log_partitioner.proof.audit.context import Address, FetchedObject
+from log_partitioner.proof.audit.run import S3Reader
+from log_partitioner.proof.audit.window import FlushWindow
+from log_partitioner.proof.oracle.container import UNREADABLE, Container, spans_of
+from log_partitioner.proof.oracle.judge import Judge
+from log_partitioner.proof.oracle.published_schema import META, PublishedSchema
+from log_partitioner.usage import argument_of
+
+Meta = dict[str, Any]
+OpenObject = Callable[[Address], FetchedObject | None]
+IsNear = Callable[[SourceRecord], bool]
+SCHEMAS_MAX = 256
+
+
+class SourcePlace(NamedTuple):
+    """A record of the source, or one entry of it."""
+
+    tp: TopicPartition
+    offset: int
+    entry: int | None = None
+
+    def is_in(self, topic: str, partition: int, first: int, end: int) -> bool:
+        """Return whether a range of offsets holds it."""
+        return self.tp == (topic, partition) and first <= self.offset < end
+
+    def is_of(self, meta: Meta) -> bool:
+        """Return whether a row is its entry, or one of its entries."""
+        place = ((meta["topic"], meta["partition"]), meta["offset"])
+        return place == self[:2] and self.entry in (None, meta["index"])
+
+    def is_near(self, message: SourceRecord) -> bool:
+        """Return whether the batch of a message of references covers it."""
+        covered = decode_message(message.value or b"").sources
+        return any(self.is_in(one.topic, one.partition, one.first_offset, one.next_offset) for one in covered)
+
+    def may_be_of(self, reference: Reference) -> bool:
+        """Return whether a reference has entries from before it and from behind it, or it itself."""
+        sources = reference.sources
+        return any(self.is_in(one.topic, one.partition, one.min_offset, one.max_offset + 1) for one in sources)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
+    parser.add_argument(
+        "words", nargs="+", metavar="WORD",
+        help="TOPIC PARTITION OFFSET [INDEX], the place of a record of the source, or of one of its entries; or a "
+        "unique ID, with --user and --from",
+    )  # fmt: skip
+    parser.add_argument("--user", help="user of the entry with this ID")
+    for name, dest, text in (("--from", "begin", "at this time or later"), ("--until", "end", "before this time")):
+        parser.add_argument(
+            name,
+            type=argument_of(moment_of),
+            dest=dest,
+            metavar="TIME",
+            help=f"its event time is {text}: ISO 8601, UTC",
+        )
+    add_json(parser)
+
+
+def main(options: argparse.Namespace, settings: Settings) -> int:
+    """Find an entry: its reference, object and byte ranges, and the batch that committed it; or its dead letter.
+
+    By its place: flush records from its Kafka timestamp on name the batch, whose references and objects are read; if
+    these do not have it, later references are, since backfills publish later. By its unique id: all references of the
+    user from that time on are read, and the objects that may hold it. The last line says how much was read.
+
+    Example:
+      log-partitioner find app-logs 3 118204
+      log-partitioner find 7f3c21 --user ann --from 2026-03-04T05:00Z --until 2026-03-04T06:00Z
+
+    Exit codes:
+      0   found
+      1   not found
+      2   Kafka or the store do not tell, or settings or arguments are wrong
+
+    More: docs/RUNBOOK.md
+    """
+    is_id = len(options.words) == 1
+    if is_id and None in (options.user, options.begin):
+        raise SettingsError([f"{options.words[0]}: to find a unique id, say of which --user, and --from which time on"])
+    times = FlushWindow(
+        *(None if one is None else round(1000 * one.timestamp()) for one in (options.begin, options.end))
+    )
+    place = None if is_id else _place_of(options.words)
+    count = 0
+    with KafkaTopics.of(settings.kafka) as topics:
+        finder = Finder(settings, TopicSearch(topics, settings.kafka), S3Reader(settings.s3, threads=1).get)
+        rows = finder.at(place) if place else finder.with_id(options.words[0], options.user, times)
+        for row in rows:
+            count += 1
+            if options.is_json:
+                write_json(row)
+            else:
+                write_lines([*(f"{name:<14}{_text(value)}" for name, value in row.items() if name != "location"), ""])
+        write_note(f"{count} found; {finder.search.told()}")
+    return 0 if count else 1
+
+
+def _place_of(words: list[str]) -> SourcePlace:
+    try:
+        topic, partition, offset, *index = words
+        (entry,) = map(int, index) if index else (None,)
+        return SourcePlace(TopicPartition(topic, int(partition)), int(offset), entry)
+    except ValueError:
+        raise SettingsError([f"{' '.join(words)}: a place is TOPIC PARTITION OFFSET [INDEX]"]) from None
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+class Finder:
+    """Finds entries; holds one object at a time."""
+
+    def __init__(self, settings: Settings, search: TopicSearch, open_object: OpenObject) -> None:
+        self.search = search
+        self._settings = settings
+        self._open_object = open_object
+        self._judge = Judge(settings, schema_finder(settings))
+        self._avro_of = lru_cache(SCHEMAS_MAX)(lambda text: PublishedSchema(text, self._judge.parse).avro)
+
+    def at(self, place: SourcePlace) -> Iterator[Row]:
+        """Yield the dead letters and the rows of a record, or of one of its entries."""
+        record = self._record(place)
+        window = FlushWindow(None if record is None else record.timestamp_ms).padded()
+        if flush := self._flush(place, window):
+            window = FlushWindow(flush.ended_at_ms, flush.ended_at_ms + 1).padded()
+        else:
+            goes_on = self.search.topics.committed([place.tp])[place.tp]
+            write_note(f"no flush record has {place.tp} {place.offset}; the group goes on at {goes_on}")
+        letters = [*self._letters(place, window)]
+        yield from letters
+        if letters and (place.entry is not None or None in (letter["indexes"] for letter in letters)):
+            return
+        later = [FlushWindow(window.until_ms)] if window.until_ms else []
+        for where, keys in [(window, self._keys(record)), *((one, ()) for one in (window, *later))]:
+            rows = self._rows(where, place.is_near, place.may_be_of, place.is_of, keys)
+            if (first := next(rows, None)) is not None:
+                yield first
+                yield from rows
+                return
+
+    def with_id(self, unique_id: str, user: str, event_times: FlushWindow) -> Iterator[Row]:
+        """Yield the rows of a user with a unique id and such event times."""
+        later_ms = max(round(1000 * one.time.future_max_s) for _, one in self._settings.each_reading())
+        encoded = msgspec.json.encode(user)
+        is_plain = encoded == f'"{user}"'.encode("ascii", "replace")  # every encoder writes it so
+        begin_us, end_us = (None if one is None else 1000 * one for one in event_times)
+
+        def is_near(message: SourceRecord) -> bool:
+            return not is_plain or encoded in (message.value or b"")
+
+        def may_hold(one: Reference) -> bool:
+            is_early = end_us is None or one.event_time_min_us < end_us
+            return one.partition_key.user == user and is_early and (begin_us or 0) <= one.event_time_max_us
+
+        def is_it(meta: Meta) -> bool:
+            return bool(meta["id"] == unique_id)
+
+        published = FlushWindow((event_times.from_ms or 0) - later_ms).padded()  # times may be ahead by so much
+        yield from self._rows(published, is_near, may_hold, is_it)
+
+    def _record(self, place: SourcePlace) -> SourceRecord | None:
+        """Read the record, if the source still has it."""
+        first, end = self.search.topics.ends(place.tp)
+        if not first <= place.offset < end:
+            return None
+        return next(self.search.topics.read({place.tp: (place.offset, place.offset + 1)}), None)
+
+    def _keys(self, record: SourceRecord | None) -> set[PartitionKey]:
+        """Return the PartitionKeys of its entries by the settings of now: where to look first."""
+        try:
+            entries = self._judge.judge(record).entries if record else []
+        except RegistryError:
+            entries = []
+        return {entry.deliverable.key for entry in entries if entry.deliverable}
+
+    def _flush(self, place: SourcePlace, since: FlushWindow) -> FlushRecord | None:
+        """Look for the flush record that covers it: from its time on, then, since clocks of producers err, before."""
+        for window in (since, FlushWindow(None, since.from_ms)) if since.from_ms else (since,):
+            messages = self.search.messages(self._settings.kafka.flushes_topic, window)
+            for record in flushes_of(self._settings.kafka.group_id, messages):
+                for line in record.topic_partitions:
+                    if place.is_in(line.topic, line.partition, line.first_offset, line.next_offset):
+                        return record
+        return None
+
+    def _letters(self, place: SourcePlace, window: FlushWindow) -> Iterator[Row]:
+        for message in self.search.messages(self._settings.kafka.dead_letters_topic, window):
+            try:
+                says = parse_headers(message.headers)
+            except ValueError:
+                continue  # no dead letter
+            is_there = place.is_in(says.topic, says.partition, says.offset, says.end_offset or says.offset + 1)
+            if is_there and (says.indexes is None or place.entry is None or place.entry in says.indexes):
+                yield {
+                    "found": "dead letter", "dead_letter": f"{message.tp} {message.offset}", "reason": says.reason,
+                    "message": says.message, "topic": says.topic, "partition": says.partition, "offset": says.offset,
+                    "indexes": says.indexes, "batch_id": says.batch_id, "group_id": says.group_id,
+                }  # fmt: skip
+
+    def _rows(
+        self,
+        window: FlushWindow,
+        is_near: IsNear,
+        may_hold: Callable[[Reference], bool],
+        is_it: Callable[[Meta], bool],
+        keys: Collection[PartitionKey] = (),
+    ) -> Iterator[Row]:
+        """Yield rows of references that may hold what is searched for, of these PartitionKeys, if any are given."""
+        for references in self.search.references(window, is_near):
+            some = [one for one in references if may_hold(one) and (not keys or one.partition_key in keys)]
+            if not some:
+                continue
+            place = some[0].location
+            stored = self._open_object(Address(place.bucket, place.object, place.version_id))
+            if stored is None:
+                write_note(f"s3://{place.bucket}/{place.object} may have held it, and is not there")
+                continue
+            self.search.read.update({"objects": 1, "bytes": len(stored.data)})
+            try:
+                yield from (
+                    _row(one, number, meta) for one, number, meta in self._metas(stored.data, some) if is_it(meta)
+                )
+            except UNREADABLE as error:
+                write_note(f"s3://{place.bucket}/{place.object} is not a valid Avro file: {error}")
+
+    def _metas(self, data: bytes, references: Iterable[Reference]) -> Iterator[tuple[Reference, int, Meta]]:
+        """Yield `_meta` of each row, with its reference and its number in it."""
+        container = Container(data)
+        avro = self._avro_of(container.schema)
+        for one in references:
+            rows = (row for begin, end in spans_of(one, container) for row in container.rows(begin, end, avro))
+            yield from ((one, number, row[META]) for number, row in enumerate(rows))
+
+
+def _row(reference: Reference, number: int, meta: Meta) -> Row:
+    _, date, hour = reference.partition_key
+    tp = TopicPartition(meta["topic"], meta["partition"])
+    return {
+        "found": "row",
+        **readable_meta(meta),
+        "date": date, "hour": hour,
+        "reference_id": reference.reference_id, "row": number, "rows": reference.entries,
+        "object": f"s3://{reference.location.bucket}/{reference.location.object}", "ranges": reference.location.ranges,
+        "batch_id": reference.batch_id, "group_id": reference.group_id, "worker": reference.worker,
+        "committed": next([one.first_offset, one.next_offset] for one in reference.sources if tp_of(one) == tp),
+        "location": reference.location,
+    }  # fmt: skip
