@@ -120,6 +120,8 @@ VALUES = [
     (logical("decimal", "bytes", precision=1, scale=2), b"\5", Bytes("BQ==")),
     (logical("decimal", "bytes"), b"\5", Bytes("BQ==")),
     (logical("unheard-of", "bytes"), b"\5", Bytes("BQ==")),
+    ({**RED, "fields": "none"}, "RED", "RED"),  # what other types have
+    ([{"type": "int", "is_named": True}, RED], 1, 1),
 ]
 
 
@@ -258,6 +260,7 @@ NO_SCHEMAS = [
     ('{"type": "enum", "name": "E", "symbols": {"RED": 1}}', "{'RED': 1} is no list"),
     ('{"type": "enum", "name": "E", "symbols": "RED"}', "RED is no list"),
     ('{"type": "record", "name": "R", "fields": {}}', "{} is no list"),
+    (json.dumps(record(["null", {"type": ["int"]}])), "a union stands in a union"),
 ]
 
 

@@ -24,6 +24,8 @@ from log_partitioner.input.formats.avro.binary import (
 from log_partitioner.input.formats.avro.logical import converter
 from log_partitioner.input.json_text import UndecodableError
 
+_UNION = "union"
+
 
 class Type(NamedTuple):
     """The name of a type, or its kind, and what reads its values; `is_named`: its schema gives it the name."""
@@ -105,6 +107,8 @@ class AvroTypes:
         return decode
 
     def _union(self, branches: list[Type]) -> Type:
+        if any(one.name == _UNION and not one.is_named for one in branches):
+            raise SchemaError("a union stands in a union")
         is_tagged = sum(one.is_named for one in branches) > 1
         decoders = [self._tag(one) if is_tagged and one.name != "null" else one.decode for one in branches]
 
@@ -119,7 +123,7 @@ class AvroTypes:
                 raise malformed(f"branch {number} of a union of {len(decoders)}")
             return decoders[number](cursor, depth)
 
-        return Type("union", decode)
+        return Type(_UNION, decode)
 
     def _tag(self, branch: Type) -> Decode:
         def decode(cursor: Cursor, depth: int) -> dict[str, Any]:

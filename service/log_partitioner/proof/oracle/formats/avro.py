@@ -23,6 +23,8 @@ _EPOCH_DAY = datetime(1970, 1, 1, tzinfo=UTC).toordinal()
 _DECIMAL_BYTES_MAX, _PLAIN_SCALE_MAX = 1700, 64
 _BASE, _DIGITS_MAX = 128, 10  # of a number
 _PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
+_WITH_FIELDS = ("record", "error")
+_NAMED = (*_WITH_FIELDS, "enum", "fixed")
 _UNITS_US = {"millis": 1000, "micros": 1}
 
 
@@ -104,7 +106,10 @@ class _Schema:
     def _resolve(self, schema: Any, space: str) -> Any:
         """Write each type as a list (a union) or an object, definitions and uses of a name as the same object."""
         if isinstance(schema, list):
-            return [self._resolve(branch, space) for branch in schema]
+            branches = [self._resolve(branch, space) for branch in schema]
+            if any(isinstance(branch, list) for branch in branches):
+                raise ValueError(schema)
+            return branches
         if isinstance(schema, str):
             if schema in _PRIMITIVES:
                 return {"type": schema, "tag": schema}
@@ -117,7 +122,7 @@ class _Schema:
         if kind in ("array", "map"):
             part = "items" if kind == "array" else "values"
             return {"type": kind, "tag": kind, part: self._resolve(schema[part], space)}
-        if kind not in ("record", "error", "enum", "fixed"):
+        if kind not in _NAMED:
             inner = self._resolve(kind, space)
             return inner if isinstance(inner, list) or inner["type"] != kind else {**schema, "tag": kind}
         _require_parts(kind, schema)
@@ -125,10 +130,10 @@ class _Schema:
         tag = name if "." in name or not space else f"{space}.{name}"
         if tag in self._defined or tag in _PRIMITIVES:
             raise ValueError(tag)
-        self._defined[tag] = resolved = {**schema, "tag": tag, "is_named": True}
-        resolved["fields"] = [
-            (field["name"], self._resolve(field["type"], tag.rpartition(".")[0])) for field in schema.get("fields", ())
-        ]
+        self._defined[tag] = resolved = {**schema, "tag": tag}
+        if kind in _WITH_FIELDS:
+            space = tag.rpartition(".")[0]
+            resolved["fields"] = [(field["name"], self._resolve(field["type"], space)) for field in schema["fields"]]
         return resolved
 
     def _value(self, schema: Any, data: Payload, depth: int) -> Any:
@@ -163,7 +168,7 @@ class _Schema:
         return _of_bytes(schema, data.next(schema["size"]))
 
     def _branch(self, branches: list[Any], branch: Any, data: Payload, depth: int) -> Any:
-        if sum("is_named" in one for one in branches) <= 1 or branch["type"] == "null":
+        if sum(one["type"] in _NAMED for one in branches) <= 1 or branch["type"] == "null":
             return self._value(branch, data, depth)
         self._go_down(depth)
         data.use(branch["tag"])
@@ -222,7 +227,7 @@ def _require_parts(kind: str, schema: dict[str, Any]) -> None:
     lists = [schema[part] for part in {"enum": ["symbols"], "fixed": []}.get(kind, ["fields"])]
     if not all(isinstance(one, list) for one in lists):
         raise TypeError(lists)
-    fields = [field["name"] for field in schema["fields"]] if kind in ("record", "error") else []
+    fields = [field["name"] for field in schema["fields"]] if kind in _WITH_FIELDS else []
     names = [schema["name"], *fields, *(schema["symbols"] if kind == "enum" else [])]
     size = schema["size"] if kind == "fixed" else 0
     if not all(isinstance(name, str) for name in names) or len(set(fields)) < len(fields):
