@@ -98,8 +98,8 @@ def _config() -> dict[str, Any]:
     by_name = {group.name: _properties(group) for group in groups()}
     plain = by_name.pop("")
     allowed = sorted((ALLOWED["consumer"] | ALLOWED["producer"]) - SECRET)
-    of_the_client = _object({name: {"type": ["string", "number", "boolean"]} for name in allowed}, [])
-    by_name["kafka"]["client_properties"].update(of_the_client)
+    scalars = {"additionalProperties": {"type": ["string", "number", "boolean"]}}
+    by_name["kafka"]["client_properties"].update(_object(dict.fromkeys(allowed, True), []), allOf=[scalars])
     # Probes and scrapes need a port that is known, and that a process without privileges may open.
     by_name["http"]["port"]["minimum"] = _UNPRIVILEGED_PORT_MIN
     # A topic has the same sections as the worker, some of them.
