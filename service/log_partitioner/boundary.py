@@ -1,6 +1,6 @@
 """The worker's needs of the outside world, as Protocols, and the values that cross it; adapters and fakes fulfil them.
 
-The loop thread alone calls everything here, except `BatchSpool.load`, which upload threads call, too.
+The loop thread alone calls everything here, except `BatchSpool.load` and `Metrics`, which upload threads call, too.
 """
 
 from __future__ import annotations
@@ -370,7 +370,7 @@ class Schemas(Protocol):
 
 
 class Metrics(Protocol):
-    """Counters and gauges; called once per poll or flush, never per entry."""
+    """Counters and gauges; called once per poll, flush or request, never per entry; any thread."""
 
     def add(self, name: str, amount: float = 1, **labels: str) -> None:
         """Add to a counter."""

@@ -35,6 +35,7 @@ from tests.contract.endpoint import endpoint
 from tests.contract.http_s3 import CUT_AFTER, CUT_BEFORE, NO_ETAG, Fault, HttpS3, serve, trickle
 from tests.contract.store_suite import ObjectStoreContract, Place, Reader
 from tests.fakes.clock import FakeClock
+from tests.fakes.metrics import RecordingMetrics
 from tests.fakes.store import Bucket, FakeObjectStore
 
 _prefixes = count()
@@ -199,6 +200,26 @@ def test_request_that_trickles_ends_with_its_deadline(way: str) -> None:
         with pytest.raises(UploadError):
             Place(store, "logs", clock, lambda _key: None).put("one.avro", bytes(32 * 1024 * 1024), seconds=2.0)
     assert time.monotonic() - begun_s < 10
+
+
+def test_requests_are_counted_by_operation_and_by_what_came_of_them(server: HttpS3) -> None:
+    """With their seconds; a PUT that is sent again is a retry. Without an answer a word says why."""
+    metrics = RecordingMetrics()
+    store = S3Store(settings(server), metrics=metrics)
+    server.faults.extend([(503, "SlowDown"), CUT_AFTER])
+    place = Place(store, f"logs-{next(_prefixes)}", SystemClock(), server.read)
+    with pytest.raises(KeyTakenError):
+        place.put("one.avro", b"body")
+    store.find(place.key("one.avro"), sha256=hashlib.sha256(b"body").digest(), size=4)
+    counts = {
+        (dict(labels)["operation"], dict(labels)["code"]): n for (_, labels), n in metrics.counted.items() if labels
+    }
+    assert counts == {("put", "503"): 1, ("put", "closed"): 1, ("put", "412"): 1, ("head", "200"): 1}
+    assert metrics.total("store_retries") == 2
+    assert len(metrics.observed["store_request_duration_seconds", (("operation", "put"),)]) == 3
+    with pytest.raises(UnmetError):
+        S3Store(at("http://127.0.0.1:1"), metrics=metrics).check_reading()
+    assert metrics.total("store_requests", operation="get", code="unreachable") == 1
 
 
 def four(stem: str) -> list[Upload]:

@@ -89,9 +89,9 @@ def test_chart_rules_judge_their_own_release_only(tmp_path: Path) -> None:
     series = {
         f"log_partitioner_held_topic_partitions{{{mine}}}": "1x30",
         f"log_partitioner_held_topic_partitions{{{other}}}": "1x30",
-        f'kube_pod_status_ready{{condition="true", {mine}}}': "0x30",
-        f'kube_pod_status_ready{{condition="true", {other}}}': "0x30",
-        f"log_partitioner_info{{{other}}}": "1x30",
+        f"log_partitioner_ready{{{mine}}}": "0x30",
+        f"log_partitioner_ready{{{other}}}": "0x30",
+        f"log_partitioner_build_info{{{other}}}": "1x30",
     }
     fired = 'alertname, namespace, pod, release) (ALERTS{alertstate="firing"})'
     _prometheus_says(

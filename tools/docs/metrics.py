@@ -15,9 +15,10 @@ Made by `python -m tools.docs` from `service/log_partitioner/adapters/metrics.py
 
 Served at `/metrics` on the port of the probes (`LOGP_HTTP__PORT`). No label holds a user, and each takes few values,
 which exclude each other: sums over a label count nothing twice.
-A counter also has a `_created` gauge (when it began, in seconds since the epoch), a histogram `_bucket`, `_sum` and
-`_count`. A series with labels appears with its first value. Alerts:
-`helm/log-partitioner/files/log-partitioner.rules.yaml`.
+A histogram has `_bucket`, `_sum` and `_count`. A series is there from the start unless a label has values that are not
+listed here. Beside these are `process_*` and `python_info`, which Prometheus' client library has for any process;
+`process_start_time_seconds` tells restarts. Alerts: `helm/log-partitioner/files/log-partitioner.rules.yaml`, and
+[what to do about each](RUNBOOK.md#alerts).
 
 """
 _AUDIT = """
@@ -45,8 +46,6 @@ def metric_names() -> frozenset[str]:
     for name, metric in METRICS.items():
         parts = ("_bucket", "_sum", "_count") if metric.kind == "histogram" else ("",)
         names |= {f"{_full(name, metric)}{part}" for part in parts}
-        if metric.kind == "counter":
-            names.add(f"{PREFIX}_{name}_created")
     return frozenset(names)
 
 

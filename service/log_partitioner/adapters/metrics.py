@@ -7,9 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from contextlib import suppress
+from itertools import product
 from typing import Any, Literal, NamedTuple
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    PlatformCollector,
+    ProcessCollector,
+    disable_created_metrics,
+    generate_latest,
+)
 
 from log_partitioner.control.flush_policy import FlushReason
 from log_partitioner.control.state import Phase
@@ -21,6 +31,12 @@ Kinds = Literal["counter", "gauge", "histogram"]
 _KINDS: Mapping[Kinds, Any] = {"counter": Counter, "gauge": Gauge, "histogram": Histogram}
 ANY: tuple[str, ...] = ()
 """Values of a label that cannot be listed here: names and numbers of others, few of them."""
+SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30, 60, 90, 120, 300, 600, 1800)
+"""Buckets up to the largest budget of a flush; three quarters of the default one, for uploads, are among them."""
+DISCARDS = (
+    "UploadError", "SpoolError", "CommitAbortedError", "FencedError", "CommitUnknownError", "MembershipError",
+    "CommittedOffsetError", "Lost", "RecordingFailed", "Failed",
+)  # fmt: skip
 
 
 class Metric(NamedTuple):
@@ -34,17 +50,21 @@ class Metric(NamedTuple):
 
 METRICS: Mapping[str, Metric] = {
     "records": Metric("counter", "Source records taken from the client library."),
-    "records_given_back": Metric("counter", "Records that the fast lane leaves to Python; none without a fast lane."),
+    "slow_lane_records": Metric("counter", "Records that the fast lane leaves to Python; none without a fast lane."),
     "records_refused": Metric(
         "counter",
         "Records not recorded: covered already, not owned, or read again after a rewind.",
         {"cause": ("covered", "not_owned", "rewound")},
     ),
-    "entries": Metric(
+    "written_entries": Metric(
         "counter",
-        "Log entries by outcome: written, record_timestamp (written, by Kafka's time), or the reason of a dead letter.",
-        {"outcome": ("written", "record_timestamp", *Reason)},
+        "Log entries written into rows, by whose time they go: their own, or their record's, which Kafka has.",
+        {"time": ("entry", "record")},
     ),
+    "dead_letter_entries": Metric(
+        "counter", "Log entries put into dead letters, by reason.", {"reason": tuple(Reason)}
+    ),
+    "dead_letters": Metric("counter", "Dead letters committed, by reason.", {"reason": tuple(Reason)}),
     "inexact_numbers": Metric("counter", "Numbers that a double does not hold, rounded."),
     "discarded_replays": Metric("counter", "Records discarded as replays by `input.discard_replays`, once committed."),
     "ways_dropped": Metric(
@@ -61,7 +81,9 @@ METRICS: Mapping[str, Metric] = {
     "references": Metric("counter", "References committed."),
     "object_bytes": Metric("counter", "Bytes of committed objects."),
     "batches_discarded": Metric(
-        "counter", "Batches discarded, in a flush or without one; their records are read again."
+        "counter",
+        "Batches discarded, by the cause that `batch_discarded` has; their records are read again.",
+        {"cause": DISCARDS},
     ),
     "commits_repeated": Metric("counter", "Transactions repeated with fresh group metadata."),
     "rewinds": Metric("counter", "TopicPartitions sought back to their committed offset."),
@@ -75,6 +97,12 @@ METRICS: Mapping[str, Metric] = {
     "lag_records": Metric(
         "gauge", "Records between the committed offset, or the start, and the end.", {"topic": ANY, "partition": ANY}
     ),
+    "lag_seconds": Metric(
+        "gauge",
+        "Seconds since Kafka's timestamp of the oldest record taken and not committed, or if there is none, of the "
+        "newest one committed; 0 without lag.",
+        {"topic": ANY, "partition": ANY},
+    ),
     "open_transaction_seconds": Metric(
         "gauge", "Seconds for which an open transaction of a producer has held up records of a source."
     ),
@@ -83,16 +111,22 @@ METRICS: Mapping[str, Metric] = {
         "Committed offset of each owned TopicPartition; before its first commit, the start that `kafka.start_at` gave.",
         {"topic": ANY, "partition": ANY},
     ),
-    "last_commit_timestamp_seconds": Metric("gauge", "When the last flush was committed, in seconds since the epoch."),
-    "seconds_since_commit": Metric("gauge", "Seconds since the last commit, or since the start."),
+    "last_commit_timestamp_seconds": Metric(
+        "gauge", "When this process committed last, in seconds since the epoch; 0: not yet."
+    ),
     "spool_bytes": Metric("gauge", "Bytes on the local disk."),
+    "spool_limit_bytes": Metric("gauge", "Bytes allowed there: `spool.bytes_max`."),
     "memory_bytes": Metric("gauge", "Bytes of the open batch in memory."),
+    "memory_limit_bytes": Metric("gauge", "Bytes of it from which on it goes to disk: `spool.memory_bytes_max`."),
     "partition_keys": Metric("gauge", "PartitionKeys in the open batch."),
     "batch_entries": Metric("gauge", "Entries in the open batch."),
     "owned_topic_partitions": Metric("gauge", "TopicPartitions owned."),
     "held_topic_partitions": Metric("gauge", "TopicPartitions that stand still because records cannot be read."),
-    "paused": Metric("gauge", "1 while no records are taken, after a flush or the disk has failed."),
-    "cautious": Metric("gauge", "1 while reading few records at once, after repeated crashes on the same offsets."),
+    "ready": Metric("gauge", "1 while /readyz says yes."),
+    "backoff": Metric("gauge", "1 while no records are taken, after a flush or the disk has failed."),
+    "crash_isolation": Metric(
+        "gauge", "1 while reading few records at once, or single ones, after repeated crashes on the same offsets."
+    ),
     "state": Metric("gauge", "1 for the state the worker is in.", {"state": tuple(phase.value for phase in Phase)}),
     "verified_entries": Metric("counter", "Entries of the flushes that verification mode has judged."),
     "unverified_entries": Metric(
@@ -105,25 +139,47 @@ METRICS: Mapping[str, Metric] = {
         {"kind": tuple(Kind)},
     ),
     "verification_seconds": Metric("counter", "Seconds in which verification mode has judged, reading included."),
-    "info": Metric("gauge", "1; its labels say which worker this is.", {"worker": ANY, "boot": ANY, "version": ANY}),
-    "flush_step_seconds": Metric(
+    "build_info": Metric("gauge", "1; its labels say which worker this is.", {"worker": ANY, "version": ANY}),
+    "store_requests": Metric(
+        "counter",
+        "Requests to the object store, by status of HTTP, or why there is none: timeout, unreachable, closed, tls, "
+        "credentials, other.",
+        {"operation": ("put", "head", "get"), "code": ANY},
+    ),
+    "store_request_duration_seconds": Metric(
+        "histogram", "Seconds of each request to the object store.", {"operation": ("put", "head", "get")}, SECONDS
+    ),
+    "store_retries": Metric("counter", "PUTs that were sent again after a failure."),
+    "flush_duration_seconds": Metric("histogram", "Seconds of each flush, whatever became of it.", {}, SECONDS),
+    "flush_step_duration_seconds": Metric(
         "histogram",
         "Seconds of each step of committed flushes.",
         {"step": ("seal", "upload", "announce", "commit")},
-        (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60),
+        SECONDS,
+    ),
+    "revoke_duration_seconds": Metric(
+        "histogram", "Seconds for which this worker has held up a rebalance: its flush included.", {}, SECONDS
     ),
 }
 
 
 class PrometheusMetrics:
-    """Fulfils `boundary.Metrics`; counters end in `_total` by themselves."""
+    """Fulfils `boundary.Metrics`; counters end in `_total` by themselves.
+
+    Each series whose labels are closed sets is there from the start, so that `increase` sees the first event.
+    """
 
     def __init__(self) -> None:
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # the library gives it no types
         self._registry = CollectorRegistry()
+        ProcessCollector(registry=self._registry)
+        PlatformCollector(registry=self._registry)
         self._metrics: dict[str, Any] = {}
         for name, (kind, text, labels, buckets) in METRICS.items():
             more = {"buckets": buckets} if buckets else {}
             self._metrics[name] = _KINDS[kind](f"{PREFIX}_{name}", text, labels, registry=self._registry, **more)
+            for values in product(*labels.values()) if labels else ():
+                self._metrics[name].labels(*values)
 
     def _series(self, kind: Kinds, name: str, labels: Mapping[str, str]) -> Any:
         assert METRICS[name].kind == kind, f"{name} is no {kind}"
@@ -145,11 +201,6 @@ class PrometheusMetrics:
     def observe(self, name: str, value: float, **labels: str) -> None:
         """Put a value into a histogram."""
         self._series("histogram", name, labels).observe(value)
-
-    def value(self, name: str) -> float:
-        """Read a gauge or a counter without labels."""
-        value: float = self._metrics[name]._value.get()  # noqa: SLF001 - the library has no public way
-        return value
 
     def exposition(self) -> bytes:
         """Write all metrics in Prometheus' text format; any thread."""

@@ -39,11 +39,12 @@ from log_partitioner.adapters.s3_client import (
     is_moved,
     is_not_known,
     make_client,
+    result_of,
     sentence,
     status_of,
     what_of,
 )
-from log_partitioner.boundary import StoredObject
+from log_partitioner.boundary import Metrics, StoredObject
 from log_partitioner.config.s3_settings import (
     ATTEMPTS,
     CONNECT_TIMEOUT_S,
@@ -91,12 +92,18 @@ class S3Store:
     """Puts objects into one bucket; safe to use from many threads."""
 
     def __init__(
-        self, settings: S3Settings, *, answer_s: float = READ_TIMEOUT_S, client: S3Client | None = None
+        self,
+        settings: S3Settings,
+        *,
+        answer_s: float = READ_TIMEOUT_S,
+        client: S3Client | None = None,
+        metrics: Metrics | None = None,
     ) -> None:
         self._settings = settings
         self._answer_s = CONNECT_TIMEOUT_S + answer_s
         self._client = client or make_client(settings, answer_s=answer_s)
         self._leash = Leash(self._client)
+        self._metrics = metrics
         self._asking, self._turn = threading.Lock(), threading.Lock()
         self._rate = Rate(settings.puts_per_s_max)
         self._pace = Pace(time.monotonic)
@@ -128,7 +135,7 @@ class S3Store:
         key = check_key(self._settings.prefix)
         arguments = self._settings.put_arguments(sha256=sha256, crc32=crc32, metadata={})
         try:
-            with self._within(Deadline.after(CHECK_S, time.monotonic).remaining_s):
+            with self._within(Deadline.after(CHECK_S, time.monotonic).remaining_s, "put"):
                 self._client.put_object(Bucket=self._settings.bucket, Key=key, Body=_CHECK_BODY, **arguments)
         except ClientError as error:
             if status_of(error) in (TAKEN, _CONFLICT):  # of another worker that asks at this moment
@@ -167,7 +174,7 @@ class S3Store:
             is_throttled = is_expired = False
             self._await_turn(deadline)
             try:
-                with self._within(deadline.remaining_s):
+                with self._within(deadline.remaining_s, "put"):
                     answer = self._client.put_object(Bucket=self._settings.bucket, Key=key, Body=body, **arguments)
                 if answer.get("ETag"):
                     self.trouble = None
@@ -192,6 +199,8 @@ class S3Store:
                 break  # nothing follows: neither say that it is repeated, nor wait for it
             if times := self._pace.times(problem):
                 self._log.warning("upload_repeated", problem=problem, times=times)
+            if self._metrics is not None:
+                self._metrics.add("store_retries")
             time.sleep(pause_s)
         if is_expired:  # what can be renewed has been by now: the last seconds were for that
             raise StoreRefusedError(problem)
@@ -212,7 +221,7 @@ class S3Store:
         None if it is another, or if we lack the permission to read (DESIGN 3.4).
         """
         try:
-            with self._within(Deadline.after(self._answer_s, time.monotonic).remaining_s):
+            with self._within(Deadline.after(self._answer_s, time.monotonic).remaining_s, "head"):
                 found = self._client.head_object(Bucket=self._settings.bucket, Key=key)
         except (BotoCoreError, HTTPClientError, ClientError) as error:
             self._log.warning("object_not_compared", key=veiled(key), message=what_of(error))
@@ -231,7 +240,7 @@ class S3Store:
         """
         key = f"{self._settings.prefix}/{_NOWHERE}"
         try:
-            with self._within(Deadline.after(CHECK_S, time.monotonic).remaining_s):
+            with self._within(Deadline.after(CHECK_S, time.monotonic).remaining_s, "get"):
                 self._client.get_object(Bucket=self._settings.bucket, Key=key)
         except ClientError as error:
             if status_of(error) != NOT_FOUND:
@@ -252,7 +261,7 @@ class S3Store:
             if deadline.has_passed():
                 break
             try:
-                with self._within(deadline.remaining_s):
+                with self._within(deadline.remaining_s, "get"):
                     return self._client.get_object(Bucket=bucket, Key=key, **version)["Body"].read()
             except ClientError as error:
                 if status_of(error) == NOT_FOUND:
@@ -276,11 +285,21 @@ class S3Store:
         )
 
     @contextmanager
-    def _within(self, remaining_s: Callable[[], float]) -> Iterator[None]:
-        """Let a request take no longer than the remaining time, including the request for credentials."""
-        self._await_credentials(remaining_s())
-        with self._leash.until(remaining_s):
-            yield
+    def _within(self, remaining_s: Callable[[], float], operation: str) -> Iterator[None]:
+        """Let a request take no longer than the remaining time, including the request for credentials; count it."""
+        began_s, code = time.monotonic(), "200"
+        try:
+            self._await_credentials(remaining_s())
+            with self._leash.until(remaining_s):
+                yield
+        except (BotoCoreError, HTTPClientError, ClientError, OSError) as error:
+            code = result_of(error)
+            raise
+        finally:
+            if self._metrics is not None:
+                self._metrics.add("store_requests", operation=operation, code=code)
+                seconds = time.monotonic() - began_s
+                self._metrics.observe("store_request_duration_seconds", seconds, operation=operation)
 
     def _await_credentials(self, seconds: float) -> None:
         """Wait for credentials that are valid for a while, if they have to be requested.

@@ -22,8 +22,10 @@ from botocore.exceptions import (
     ClientError,
     ConnectionClosedError,
     ConnectTimeoutError,
+    CredentialRetrievalError,
     EndpointConnectionError,
     HTTPClientError,
+    NoCredentialsError,
     ProxyConnectionError,
     ReadTimeoutError,
     SSLError,
@@ -225,6 +227,24 @@ def what_of(error: Exception) -> str:
         return f"{status}" if code in ("", str(status)) else f"{status} {code}"
     cause = _cause(error)
     return type(error).__name__ + ("" if cause is None else f": {cause.strerror}")
+
+
+def result_of(error: Exception) -> str:
+    """Return the status of a failed request, or in a word why it has none; a label of metrics."""
+    match error:
+        case ClientError():
+            return str(status_of(error) or "other")
+        case ConnectTimeoutError() | ReadTimeoutError():
+            return "timeout"
+        case SSLError():
+            return "tls"
+        case EndpointConnectionError() | ProxyConnectionError():
+            return "unreachable"
+        case ConnectionClosedError():
+            return "closed"
+        case CredentialRetrievalError() | NoCredentialsError():
+            return "credentials"
+    return "other"
 
 
 def is_moved(error: ClientError) -> bool:

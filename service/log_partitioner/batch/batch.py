@@ -91,6 +91,11 @@ class ClosedBatch(NamedTuple):
         return sum(progress.dead_letters for progress in self.progress.values())
 
     @property
+    def dead_letters_by_reason(self) -> Counter[str]:
+        """How many dead letters there are of each reason."""
+        return Counter(letter.reason.value for letter in self.dead_letters)
+
+    @property
     def discarded_replays(self) -> int:
         """How many of its records are discarded as replays."""
         return sum(progress.discarded_replays for progress in self.progress.values())

@@ -29,7 +29,9 @@ class Progress:
 
     `first_offset` is the position at which the batch started: a committed one, or, if `is_new`, the policy's, which the
     next commit makes a committed one in any case. `next_offset` is the first not yet covered. `min_offset` and
-    `max_offset` are those of the first and the last record that it covers. If replays are discarded, `first_ways` is
+    `max_offset` are those of the first and the last record that it covers. `oldest_ms` is the timestamp of the oldest
+    record that was covered and is not committed, though its batch may be discarded; `committed_ms` that of the newest
+    one that is. If replays are discarded, `first_ways` is
     what was recorded of each way at `first_offset`, `recorded` what is at `next_offset`; `replays` has the first replay
     of each way.
     """
@@ -41,6 +43,8 @@ class Progress:
     max_offset: int | None = None
     timestamp_max_ms: int | None = None
     idle_since_ms: int | None = None
+    oldest_ms: int | None = None
+    committed_ms: int | None = None
     records: int = 0
     entries: int = 0
     dead_letters: int = 0
@@ -54,6 +58,11 @@ class Progress:
     def next_ways(self) -> Ways | None:
         """The places recorded by way at `next_offset`; None if replays are not discarded."""
         return None if self.recorded is None else self.recorded.ways
+
+    @property
+    def waits_since_ms(self) -> int | None:
+        """The timestamp from which on records are not committed, as far as it is known."""
+        return self.committed_ms if self.oldest_ms is None else self.oldest_ms
 
     @property
     def is_to_commit(self) -> bool:
@@ -74,6 +83,7 @@ class Progress:
         self.idle_since_ms = None
         if self.min_offset is None:
             self.min_offset = offset
+            self.oldest_ms = timestamp_ms if self.oldest_ms is None else self.oldest_ms
         self.max_offset = offset
         self.records += 1
         if timestamp_ms is not None and (self.timestamp_max_ms is None or timestamp_ms > self.timestamp_max_ms):
@@ -98,13 +108,17 @@ class Progress:
         self.replays.setdefault(place.way, Replay(record.offset, place.numbers, highest))
         self.move(place._replace(numbers=highest))
 
-    def cover_many(self, covered: TakenSpan, *, leader_epoch: int | None) -> None:
-        """Count records with ascending offsets as covered (W2), with their entries; the epoch is the last record's."""
+    def cover_many(self, covered: TakenSpan, *, first_ms: int | None, leader_epoch: int | None) -> None:
+        """Count records with ascending offsets as covered (W2), with their entries; the epoch is the last record's.
+
+        `first_ms` is the first record's timestamp, which counts if none is covered yet.
+        """
         records, first, last = covered.records, covered.first_offset, covered.last_offset
         assert self.next_offset <= first <= last - records + 1, f"W2: {covered} from next_offset {self.next_offset}"
+        oldest_ms = first_ms if self.oldest_ms is None else self.oldest_ms
         self.cover(last, timestamp_ms=covered.timestamp_max_ms, leader_epoch=leader_epoch)
         if self.records == 1:
-            self.min_offset = first
+            self.min_offset, self.oldest_ms = first, oldest_ms
         self.records += records - 1
         self.entries += covered.entries
 
@@ -113,8 +127,10 @@ class Progress:
         if not self.records and self.idle_since_ms is None:
             self.idle_since_ms = now_ms
         self.first_offset, self.is_new = self.next_offset, False
+        if self.timestamp_max_ms is not None:
+            self.committed_ms = self.timestamp_max_ms
         self.min_offset = self.max_offset = None
-        self.timestamp_max_ms = None
+        self.timestamp_max_ms = self.oldest_ms = None
         self.records = self.entries = self.dead_letters = self.discarded_replays = 0
         if self.recorded is not None:
             self.first_ways, self.recorded, self.replays = self.recorded.ways, Recorded(self.recorded.ways), {}
@@ -142,8 +158,7 @@ class Tracker:
         """Start at an offset that is committed, or that the policy gave, with what is recorded of each way there."""
         old = self.by_tp.get(tp)
         assert old is None or old.next_offset == old.first_offset, f"{tp} is rewound with a batch open"
-        idle_since_ms = None if old is None else old.idle_since_ms
-        self.by_tp[tp] = _begun(start.offset, start.leader_epoch, idle_since_ms=idle_since_ms, is_new=is_new, ways=ways)
+        self.by_tp[tp] = _begun(start.offset, start.leader_epoch, old, is_new=is_new, ways=ways)
 
     def disown(self, tp: TopicPartition) -> None:
         """Stop owning; unknown ones are ignored (confluent-kafka-python issue 1551)."""
@@ -167,16 +182,14 @@ class Tracker:
             if progress.next_offset > progress.first_offset
         }
         for tp, progress in self.by_tp.items():
-            first, idle_since_ms = progress.first_offset, progress.idle_since_ms
             ways, is_new = progress.first_ways, progress.is_new
-            self.by_tp[tp] = _begun(first, None, idle_since_ms=idle_since_ms, is_new=is_new, ways=ways)
+            self.by_tp[tp] = _begun(progress.first_offset, None, progress, is_new=is_new, ways=ways)
         return covered
 
 
-def _begun(
-    first: int, leader_epoch: int | None, *, idle_since_ms: int | None, is_new: bool, ways: Ways | None
-) -> Progress:
+def _begun(first: int, leader_epoch: int | None, old: Progress | None, *, is_new: bool, ways: Ways | None) -> Progress:
     recorded = None if ways is None else Recorded(ways)
-    return Progress(
-        first, first, leader_epoch, idle_since_ms=idle_since_ms, is_new=is_new, first_ways=ways, recorded=recorded
-    )
+    begun = Progress(first, first, leader_epoch, is_new=is_new, first_ways=ways, recorded=recorded)
+    if old is not None:
+        begun.idle_since_ms, begun.oldest_ms, begun.committed_ms = old.idle_since_ms, old.oldest_ms, old.committed_ms
+    return begun

@@ -100,13 +100,12 @@ class Process:
         )
         server = HealthServer(settings.http.host, settings.http.port, health=self.health, exposition=self._exposition)
         self.http_port = server.port
-        self._started_at_ms = self.clock.wall_ms()
         self._without_max_s = settings.flush.no_membership_max_s
         self._part_at_s = self._looked_at_s = self.clock.now_s()
         self._look_again_at_s = 0.0
         self._asking: Thread | None = None
         self._misfit = ""
-        self._discarded = 0.0
+        self._discarded = 0
         self.worker = self._assemble(cleanup)
         server.start()
         cleanup.callback(server.close)
@@ -127,7 +126,9 @@ class Process:
         # Records come by the thousand and are in no cycle: looking at them again and again took 8 % of the CPU.
         gc.freeze()
         gc.set_threshold(_ALLOCATIONS, 20, 50)
-        self.metrics.set("info", 1, worker=self._settings.worker, boot=self._boot, version=product_version())
+        self.metrics.set("build_info", 1, worker=self._settings.worker, version=product_version())
+        self.metrics.set("spool_limit_bytes", self._settings.spool.bytes_max)
+        self.metrics.set("memory_limit_bytes", self._settings.spool.memory_bytes_max)
         try:
             self.worker.run()
         finally:
@@ -147,7 +148,7 @@ class Process:
         except SpoolError as error:
             raise StopError(f"no spool in spool.directory: {error}") from error
         cleanup.callback(spool.close)
-        self._store = store = S3Store(settings.s3, answer_s=settings.flush.store_answer_s)
+        self._store = store = S3Store(settings.s3, answer_s=settings.flush.store_answer_s, metrics=self.metrics)
         self._registry = SchemaRegistry(settings.registry, self.clock.now_s) if settings.registry.url else None
         uploader = Uploader(store, threads=UPLOAD_THREADS, trouble=lambda: store.trouble)
         self._committer = committer = self._connect()
@@ -247,7 +248,7 @@ class Process:
         self.health.beat()
         if (now_s := self.clock.now_s()) >= self._looked_at_s + _LOOK_S:
             self._look(now_s)
-            if (discarded := self.metrics.value("batches_discarded")) != self._discarded:
+            if (discarded := self.worker.controller.discarded) != self._discarded:
                 self._discarded = discarded
                 gc.collect()  # a failed upload leaves its body in a cycle
             if self.worker.recorder.opening is None and now_s >= self._look_again_at_s:
@@ -299,8 +300,7 @@ class Process:
         return self._brokers.trouble() or (None if refusal is None else refusal.text)
 
     def _exposition(self) -> bytes:
-        committed_at_s = self.metrics.value("last_commit_timestamp_seconds") or self._started_at_ms / 1000
-        self.metrics.set("seconds_since_commit", max(0.0, self.clock.wall_ms() / 1000 - committed_at_s))
+        self.metrics.set("ready", self.health.ready().well)
         return self.metrics.exposition()
 
 

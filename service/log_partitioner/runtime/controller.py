@@ -64,6 +64,8 @@ class Controller:
         self.story: deque[str] = deque(maxlen=STORY_MAX)
         self.deadline = Deadline.after(self.rules.poll_budget_s, self.ports.clock.now_s)
         """The deadline of everything between two polls."""
+        self.discarded = 0
+        """Batches discarded."""
         self._asked_in = 0
         self._not_prepared = 0
         self._closed: ClosedBatch | None = None
@@ -98,7 +100,7 @@ class Controller:
         """
         if unknown := tps - self.state.owned:
             tell(self._log.warning, log_events.RevokedUnknown(_names(unknown)))
-        with self._in_callback():
+        with self._timed("revoke_duration_seconds"), self._in_callback():
             self._flush_open(FlushReason.REVOKED)
             self._release(tps & self.state.owned, is_lost=False)
         self._require_nothing_of(tps, "W5")
@@ -121,6 +123,14 @@ class Controller:
             yield
         except BaseException as error:  # noqa: BLE001 - raised again by the loop: KAFKA_FACTS F4
             self.error = self.error or error
+
+    @contextmanager
+    def _timed(self, histogram: str) -> Iterator[None]:
+        began_s = self.ports.clock.now_s()
+        try:
+            yield
+        finally:
+            self.ports.metrics.observe(histogram, self.ports.clock.now_s() - began_s)
 
     def _require_nothing_of(self, tps: frozenset[TopicPartition], rule: str) -> None:
         is_left = self.recorder.opening is not None or self._closed is not None or tps & self.state.owned
@@ -239,7 +249,7 @@ class Controller:
             self._become(self.state.resumed())
             tell(self._log.info, log_events.Resumed())
             self.ports.consumer.resume()
-            self.ports.metrics.set("paused", 0)
+            self.ports.metrics.set("backoff", 0)
 
     def position(self) -> None:
         """Ask for the next offset of every TopicPartition to seek, and seek it; before each poll, outside callbacks.
@@ -305,7 +315,8 @@ class Controller:
         generation, offsets = batch.opening.generation, batch.named_spans()
         tell(self._log.info, log_events.FlushStarted(batch.batch_id, reason.value, generation, offsets))
         try:
-            sent = self.flusher.flush(batch, reason, deadline=left.at_most(budget_s))
+            with self._timed("flush_duration_seconds"):
+                sent = self.flusher.flush(batch, reason, deadline=left.at_most(budget_s))
         except DiscardError as error:
             self._discarded(batch, error, reason)
         else:
@@ -323,7 +334,7 @@ class Controller:
         if isinstance(error, CommitUnknownError):
             self.positions.forget(batch.progress)
         self._become(self.state.discarded(batch.size, at_s, counts_as_failure=counts))
-        self._discard("FlushDiscarded")
+        self._discard(type(error).__name__)
         if self.state.has_failed_too_often:
             self._become(self.state.ended(Phase.FAILED))
             raise TooManyFailuresError(f"{FAILURES_MAX} failures in {FAILURES_WINDOW_S:.0f} s")
@@ -335,13 +346,14 @@ class Controller:
         assert state.paused_until_s is not None
         tell(self._log.info, log_events.Paused(seconds=round(state.paused_until_s - at_s, 3)))
         self.ports.consumer.pause()
-        self.ports.metrics.set("paused", 1)
+        self.ports.metrics.set("backoff", 1)
 
     def _discard(self, cause: str) -> None:
         """Drop the closed batch, or the open one; `position` lets its records be read again if they are still owned."""
         closed, opening, self._closed = self._closed, self.recorder.opening, None
         if closed is not None or opening is not None:
-            self.ports.metrics.add("batches_discarded")
+            self.discarded += 1
+            self.ports.metrics.add("batches_discarded", cause=cause)
         cost = cost_of(self.recorder.discard(closed))
         if opening is not None:  # no flush has said so
             dropped = log_events.BatchDiscarded(
@@ -359,7 +371,7 @@ class Controller:
         self._become(self.state.releasing(tps))
         for tp in tps:
             self.recorder.disown(tp)
-            for name in ("lag_records", "committed_offset"):
+            for name in ("lag_records", "lag_seconds", "committed_offset"):
                 self.ports.metrics.forget(name, topic=tp.topic, partition=str(tp.partition))
         self.positions.forget(tps)
         if tps and not is_lost:

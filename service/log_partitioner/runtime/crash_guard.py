@@ -115,7 +115,7 @@ class CrashGuard:
             return
         at = zip(poll.tp_of, poll.offsets, strict=True)
         suspects = [tp in spans and spans[tp][0] <= offset < spans[tp][1] for tp, offset in at]
-        self.ports.metrics.set("cautious", float(any(suspects)))
+        self.ports.metrics.set("crash_isolation", float(any(suspects)))
         end = 0
         for is_suspect, run in groupby(suspects):
             begin, end = end, end + len(list(run))
@@ -155,7 +155,7 @@ class CrashGuard:
         }
         self._history = CrashHistory(suspect=suspect, ends=self._history.ends if suspect else 0)
         if not suspect:
-            self.ports.metrics.set("cautious", 0.0)
+            self.ports.metrics.set("crash_isolation", 0.0)
 
     def _hold(self, in_hand: Offsets) -> None:
         now = msgspec.structs.replace(self._history, in_hand=in_hand)

@@ -135,8 +135,7 @@ class Flusher:
         finally:
             self._learn(batch, steps)
         self._report_committed(batch, sealed, membership, reason, steps)
-        next_offsets = {tp: one.offset for tp, one in offsets.items()}
-        return SentFlush(batch.batch_id, batch.entries, next_offsets, messages)
+        return SentFlush(batch.batch_id, batch.entries, {tp: one.offset for tp, one in offsets.items()}, messages)
 
     def estimate_s(self, load: FlushLoad) -> float:
         """Estimate the seconds of sealing and uploading the open batch now.
@@ -349,11 +348,13 @@ class Flusher:
         self._report_replays(batch)
         for name in ("objects", "references", "object_bytes"):
             self.ports.metrics.add(name, getattr(committed, name))
+        for cause, count in batch.dead_letters_by_reason.items():
+            self.ports.metrics.add("dead_letters", count, reason=cause)
         # Top-level fields that are kept as JSON text: types in conflict, or nested too deep.
         fields = (child for one in sealed for child in one.entry_type.by_name.values())
         self.ports.metrics.add("schema_conflicts", sum(child is Scalar.JSON for child in fields))
         for step, seconds in steps.seconds.items():
-            self.ports.metrics.observe("flush_step_seconds", seconds, step=step)
+            self.ports.metrics.observe("flush_step_duration_seconds", seconds, step=step)
 
     def _report_replays(self, batch: ClosedBatch) -> None:
         """Count discarded replays, and warn once of each way."""

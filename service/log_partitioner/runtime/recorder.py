@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from log_partitioner.avro.entry_types import EntryTypes
 from log_partitioner.avro.infer import TooDeepError, TooManyFieldsError
 from log_partitioner.batch.batch import Batch, ClosedBatch, Opening
-from log_partitioner.batch.fast_lane import FastLane, TakenRun, is_fast, why_no_lane
+from log_partitioner.batch.fast_lane import FastLane, TakenRun, TakenSpan, is_fast, why_no_lane
 from log_partitioner.batch.messages import dead_letters_of
 from log_partitioner.batch.progress import Progress, Tracker
 from log_partitioner.batch.rows import Rows
@@ -165,7 +165,9 @@ class Recorder:
 
     def _cover(self, run: TakenRun, poll: Poll, batch: Batch) -> None:
         for one in run.covered:
-            self._tracker.by_tp[one.tp].cover_many(one, leader_epoch=poll[one.last].leader_epoch)
+            progress = self._tracker.by_tp[one.tp]
+            first_ms = _first_ms(poll, one) if progress.min_offset is None else None
+            progress.cover_many(one, first_ms=first_ms, leader_epoch=poll[one.last].leader_epoch)
         batch.entries += run.entries
         batch.source_bytes += run.source_bytes
         self.outcomes["written"] += run.entries
@@ -261,3 +263,10 @@ class Recorder:
             batch.dead_letter_bytes += dead_letter.memory_bytes
             progress.dead_letters += dead_letter.entries
             self.outcomes[dead_letter.reason.value] += dead_letter.entries
+
+
+def _first_ms(poll: Poll, span: TakenSpan) -> int | None:
+    """Return the timestamp of the first record of a span; asked once in a batch, of each TopicPartition."""
+    tp = poll.tps.index(span.tp)
+    at = next(at for at in range(span.last + 1) if poll.tp_of[at] == tp and poll.offsets[at] == span.first_offset)
+    return poll.timestamps_ms[at] if poll.timestamps_ms[at] >= 0 else None

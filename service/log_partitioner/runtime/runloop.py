@@ -34,6 +34,7 @@ RECORDS_MAX = 2000  # taken from the client library in one call
 CHECK_EVERY = 1024  # entries and KiB of records, between two looks at how full the batch is,
 CHECK_PART = 4  # or when it has grown by this part since the last one
 GAPS_LOGGED_MAX = 20
+TIME_OF = {"written": "entry", "record_timestamp": "record"}
 
 
 Gaps = dict[TopicPartition, list[tuple[int, int]]]
@@ -236,23 +237,31 @@ class Runloop:
         """Count the records of this turn, before a flush that may be the last."""
         if records:
             self.ports.metrics.add("records", records)
-            self.ports.metrics.add("records_given_back", self._one_by_one)
+            self.ports.metrics.add("slow_lane_records", self._one_by_one)
             self._one_by_one = 0
             entries = self.recorder.outcomes.total()
             self._rate.took(entries, self.ports.clock.now_s())
             self._entries_per_record = max(1.0, entries / records)
         for outcome, count in self.recorder.outcomes.items():
-            self.ports.metrics.add("entries", count, outcome=outcome)
+            if outcome in TIME_OF:
+                self.ports.metrics.add("written_entries", count, time=TIME_OF[outcome])
+            else:
+                self.ports.metrics.add("dead_letter_entries", count, reason=outcome)
         self.recorder.outcomes.clear()
 
     def _publish(self) -> None:
         """Publish the owned TopicPartitions and the state of the open batch."""
-        positions = self.recorder.positions
+        positions, now_ms = self.recorder.positions, self.ports.clock.wall_ms()
         next_offsets = {tp: one.next_offset for tp, one in positions.items()}
         self._open_transactions.look(self.ports.consumer.blocked_by_transaction(next_offsets))
         for tp, end in self.ports.consumer.ends(next_offsets).items():
             committed, labels = positions[tp].first_offset, {"topic": tp.topic, "partition": str(tp.partition)}
             self.ports.metrics.set("lag_records", max(0, end - committed), **labels)
+            since_ms = positions[tp].waits_since_ms if end > committed else now_ms
+            if since_ms is None:
+                self.ports.metrics.forget("lag_seconds", **labels)
+            else:
+                self.ports.metrics.set("lag_seconds", max(0, now_ms - since_ms) / 1000, **labels)
             self.ports.metrics.set("committed_offset", committed, **labels)
         load = self.recorder.load()
         self.ports.metrics.set("spool_bytes", load.spool_bytes)

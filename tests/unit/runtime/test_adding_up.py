@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from log_partitioner.adapters.metrics import DISCARDS
 from log_partitioner.batch.fast_lane import TakenRun
 from log_partitioner.boundary import Poll, Spool
 from log_partitioner.config.settings import Settings
@@ -56,10 +57,19 @@ def require_sums(worker: FakeWorker, logs: list[Any]) -> None:
     assert isinstance(worker.recorder, CountingRecorder)
     values = [json.loads(record.value or b"[]") for record in worker.recorder.given]
     assert metrics.total("records") == metrics.total("records_refused") + len(values)
-    assert metrics.total("entries") == sum(len(value) if isinstance(value, list) else 1 for value in values)
+    assert metrics.total("written_entries") + metrics.total("dead_letter_entries") == sum(
+        len(value) if isinstance(value, list) else 1 for value in values
+    )
     assert metrics.total("flushes") == lines["flush_started"]
     assert metrics.total("flushes", outcome="committed") == lines["flush_committed"]
+    told = (line["cause"] for line in logs if line["event"] == "batch_discarded")
+    causes = Counter(cause if cause in DISCARDS else "Failed" for cause in told)  # by any other error the process ends
+    assert {cause: metrics.total("batches_discarded", cause=cause) for cause in causes} == causes
     assert metrics.total("batches_discarded") == lines["batch_discarded"]
+    assert len(metrics.observed.get(("flush_duration_seconds", ()), ())) == metrics.total("flushes")
+    dead = sum(line["dead_letters"] for line in logs if line["event"] == "flush_committed")
+    assert metrics.total("dead_letters") <= dead <= metrics.total("dead_letter_entries")
+    assert (metrics.total("dead_letters") > 0) == (dead > 0)
     in_flushes = [line for line in logs if line["event"] == "batch_discarded" and line["reason"] is not None]
     unknown = sum(line["outcome"] == "unknown" for line in in_flushes)
     assert metrics.total("flushes", outcome="unknown") == unknown
@@ -120,7 +130,7 @@ def test_whatever_happens_counters_and_lines_add_up(trouble: str, memory_bytes: 
         worker.stop.request()
         worker.step()
         worker.close()
-    assert worker.metrics.total("entries", outcome="no_user") > 0
+    assert worker.metrics.total("dead_letter_entries", reason="no_user") > 0
     require_sums(worker, logs)
 
 

@@ -37,6 +37,7 @@ def test_revoke_commits_the_whole_batch_before_it_returns() -> None:
     assert worker.controller.state.owned == {P0}
     assert not worker.controller.state.to_seek
     assert worker.metrics.total("rebalances", kind="revoked") == 1
+    assert len(worker.metrics.observed["revoke_duration_seconds", ()]) == 1
 
 
 def test_revoke_leaves_the_uploads_less_time_than_a_timer_does() -> None:

@@ -124,7 +124,7 @@ def test_record_that_ends_the_process_is_put_away_and_nothing_else() -> None:
     says = parse_headers(letter.headers)
     assert (says.reason, says.topic, says.partition, says.offset) == ("fatal", *P0, DEADLY)
     assert letter.value == rig.broker.logs[P0].records[DEADLY].value
-    assert worker.metrics.gauges["cautious", ()] == 0
+    assert worker.metrics.gauges["crash_isolation", ()] == 0
 
 
 def test_record_that_was_put_away_is_not_decoded_by_verification_mode() -> None:
@@ -264,4 +264,4 @@ def test_fewer_records_are_taken_at_once_from_one_end_to_the_next(ends: int, par
     assert [
         stop - first for first, stop in worker.loop._crash_guard.parts(poll_of(rig.broker.logs[P0].records), nothing)
     ] == parts
-    assert worker.metrics.gauges.get(("cautious", ()), 0) == (ends > 0)
+    assert worker.metrics.gauges.get(("crash_isolation", ()), 0) == (ends > 0)

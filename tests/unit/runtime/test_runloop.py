@@ -175,10 +175,10 @@ def test_disk_that_refuses_a_batch_pauses_and_goes_on_by_itself() -> None:
     assert rig.broker.transactions == []
     assert [one["seconds"] for one in logs if one["event"] == "paused"][:4] == [1.0, 2.0, 4.0, 8.0]
     assert worker.metrics.total("batches_discarded") == 0
-    assert worker.metrics.gauges["paused", ()] == 1, "nothing else says so"
+    assert worker.metrics.gauges["backoff", ()] == 1, "nothing else says so"
     worker.spool.refuses = lambda _operation: False
     rig.turn_until(lambda: rig.committed() == {P0: 3, P1: 2})
-    assert worker.metrics.gauges["paused", ()] == 0
+    assert worker.metrics.gauges["backoff", ()] == 0
     rig.check()
 
 
@@ -294,7 +294,7 @@ def test_covered_records_that_come_again_are_refused() -> None:
     worker.consumer.seek(P0, CommittedOffset(0), deadline=Deadline.after(1.0, rig.clock.now_s))
     worker.step()
     assert worker.metrics.total("records_refused", cause="covered") == 3
-    assert worker.metrics.total("records_given_back") == worker.recorder.has_lane
+    assert worker.metrics.total("slow_lane_records") == worker.recorder.has_lane
     assert worker.recorder.load().entries == 3
     rig.drain()
 

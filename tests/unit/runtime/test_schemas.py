@@ -126,7 +126,7 @@ def test_a_schema_that_nobody_knows_is_a_dead_letter(style: str) -> None:
     assert set(rig.committed().values()) == {3}
     dead = [dict(one.headers)[HEADER_REASON] for one in rig.broker.messages(DEAD_LETTERS)]
     assert dead == [b"unknown_schema"] * 2
-    assert worker.metrics.total("entries", outcome="written") == 4
+    assert worker.metrics.total("written_entries", time="entry") == 4
 
 
 @pytest.mark.parametrize("outcome", ["TRANSACTION_ABORTABLE", Outcome.UNKNOWN_COMMITTED, Outcome.UNKNOWN_OPEN])
