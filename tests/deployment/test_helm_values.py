@@ -288,7 +288,7 @@ def test_chart_as_a_dependency_is_left_out_by_its_condition_and_told_apart_by_it
     values = {
         "global": {"imagePullSecrets": secrets, "team": "a"},
         "log-partitioner": {"enabled": is_enabled, "config": needed},
-        "second": {"enabled": True, "config": needed},
+        "second": {"enabled": True, "config": needed, "x-anchors": {"any": "thing"}},
     }
     (parent / "values.yaml").write_text(json.dumps(values))
 
