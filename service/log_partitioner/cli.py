@@ -13,6 +13,8 @@ import json
 import sys
 from collections.abc import Callable, Sequence
 from functools import wraps
+from importlib.util import find_spec
+from runpy import run_module
 
 from log_partitioner import privacy, trial
 from log_partitioner.adapters import logs
@@ -23,7 +25,7 @@ from log_partitioner.config.settings import Settings
 from log_partitioner.errors import CouldNotTellError, LogPartitionerError, SettingsError, StoreRefusedError
 from log_partitioner.input.formats import find_problems
 from log_partitioner.offsets import command as offsets
-from log_partitioner.operations import cat, find, status
+from log_partitioner.operations import cat, find, status, topics
 from log_partitioner.outside import connect
 from log_partitioner.proof.audit import run as audit
 from log_partitioner.proof.verify import command as verify_logs
@@ -31,9 +33,11 @@ from log_partitioner.usage import describe
 from log_partitioner.version import product_version
 
 FAILED, REFUSED = 1, 2
+PIPELINE = "log_partitioner_pipeline"
 OPERATIONS = (
     ("status", status, "show workers, lag and last flushes"),
     ("find", find, "find an entry: its reference, object and bytes, or its dead letter"),
+    ("topics", topics, "create the topics that workers write"),
     ("cat", cat, "print the rows of an object, or of a reference, as JSON"),
 )
 
@@ -93,6 +97,9 @@ def _parser() -> argparse.ArgumentParser:
         command = commands.add_parser(name, help=text)
         operation.add_arguments(command)
         describe(command, _with_settings(name, operation.main))
+    command = commands.add_parser("pipeline", help="run a job of the pipeline on Spark, such as materialize")
+    command.add_argument("arguments", nargs=argparse.REMAINDER, metavar="JOB ...", help="the job and its options")
+    describe(command, _pipeline)
     return parser
 
 
@@ -264,6 +271,26 @@ def _try(options: argparse.Namespace) -> int:
     settings = checks.load(find_problems, kind=trial.TrialSettings)
     privacy.hide(settings.secrets)
     return trial.main(options, settings)
+
+
+def _pipeline(options: argparse.Namespace) -> int:
+    """Run a job of the pipeline: materialize, audit, backfill, compact, erase, ...
+
+    The same as `python -m log_partitioner_pipeline JOB`. It needs the optional group pipeline.
+
+    Example:
+      log-partitioner pipeline materialize --show
+
+    Exit codes:
+      those of the job: `log-partitioner pipeline JOB --help`
+
+    More: docs/PIPELINE.md
+    """
+    if find_spec("pyspark") is None or find_spec(PIPELINE) is None:
+        raise SettingsError(["the pipeline is not installed: pip install 'log-partitioner[pipeline]'"])
+    sys.argv[1:] = options.arguments or ["--help"]
+    run_module(PIPELINE, run_name="__main__", alter_sys=True)  # by its name: the worker imports nothing of it
+    return 0
 
 
 def _load_for_worker() -> Settings:

@@ -16,7 +16,8 @@ from tests.deployment.tools import CHART, RULES
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), RULES, CHART / "templates" / "NOTES.txt"])
-PROGRAMS = {"log-partitioner": cli._parser, "python -m log_partitioner_pipeline": log_partitioner_pipeline.cli._parser}
+PIPELINE = "python -m log_partitioner_pipeline"
+PROGRAMS = {"log-partitioner": cli._parser, PIPELINE: log_partitioner_pipeline.cli._parser}
 COMMAND = re.compile(r"(?<![\w./=\"-])(log-partitioner|python -m [\w.]+) ([^`\n#|;&]*)")
 OPTION = re.compile(r"(?<!\S)(--[a-z][a-z-]*)")
 TARGET = re.compile(r"^make ([a-z][a-z-]*)", re.MULTILINE)
@@ -51,7 +52,9 @@ def parser_of(program: str, words: list[str]) -> argparse.ArgumentParser | None:
 
 
 def is_known(program: str, arguments: str) -> bool:
-    """Say whether there is such a command with such options."""
+    """Say whether there is such a command with such options; `log-partitioner pipeline` hands both on."""
+    if program == "log-partitioner" and arguments.startswith("pipeline "):
+        return is_known(PIPELINE, arguments.removeprefix("pipeline "))
     if program in PROGRAMS:
         parser = parser_of(program, arguments.split())
         known = set() if parser is None else {option for one in parser._actions for option in one.option_strings}
@@ -76,6 +79,7 @@ def test_command_of_a_page_exists_with_its_options() -> None:
 @pytest.mark.parametrize(
     ("program", "arguments"),
     [("log-partitioner", "replay"), ("log-partitioner", "audit --list-objects"), ("log-partitioner", "offsets undo"),
+     ("log-partitioner", "pipeline replay"), ("log-partitioner", "pipeline compact --show"),
      ("python -m log_partitioner_pipeline", "audit --hourly"), ("python -m log_partitioner.none", ""),
      ("python -m tools.local", "--never")],
 )  # fmt: skip

@@ -6,11 +6,13 @@ import json
 import re
 
 import pytest
+from confluent_kafka.admin import ConfigResource
 
 from tests.integration.flow import some_records
 from tests.integration.harness import PROTOCOLS, Deploy
 from tests.integration.one_worker import UNHURRIED, run_through
-from tests.stack.kafka_helper import ToProduce
+from tests.stack.kafka_helper import KafkaHelper, ToProduce
+from tests.stack.names import Names
 
 RECORDS = 40
 
@@ -92,3 +94,34 @@ def test_command_that_finds_nothing_says_so_and_one_that_cannot_tell_too(deploy:
     assert (code, text.count("\n")) == (2, 1), text
     code, text = deployment.run("find", "i0")
     assert (code, text) == (2, "settings: i0: to find a unique id, say of which --user, and --from which time on\n")
+
+
+def test_topics_are_created_once_and_never_changed(deploy: Deploy, kafka: KafkaHelper, names: Names) -> None:
+    """A dry run creates nothing, a second run neither; what brokers refuse, and what is compacted, fails."""
+    deployment = deploy(partitions=1)
+    made = {role: names.topic(f"new-{role}") for role in ("references", "flushes", "dead_letters", "backfills")}
+    settings = {f"LOGP_KAFKA__{role.upper()}_TOPIC": topic for role, topic in made.items()}
+
+    def create(*arguments: str) -> tuple[int, list[tuple[int, str]]]:
+        code, text = deployment.run("topics", "create", "--json", *arguments, **settings)
+        assert code in (0, 1), text
+        rows = [json.loads(line) for line in text.splitlines() if line.startswith("{")]
+        assert [one["topic"] for one in rows] == list(made.values()), text
+        return code, [(one["partitions"], one["state"]) for one in rows]
+
+    assert create("--dry-run", "--partitions", "2") == (0, [(count, "would be created") for count in (2, 1, 2, 1)])
+    code, rows = create("--replication-factor", "3")
+    assert (code, {state.partition(":")[0] for _, state in rows}) == (1, {"INVALID_REPLICATION_FACTOR"})
+    kafka.create_topic(made["dead_letters"], partitions=3, config={"cleanup.policy": "compact"})
+    expected = [(2, "created"), (1, "created"), (3, "is there"), (1, "created")]
+    assert create("--partitions", "2", "--retention", "90d") == (1, expected)
+    code, text = deployment.run("topics", "create", **settings)
+    assert code == 1
+    assert f"topic {made['dead_letters']} (kafka.dead_letters_topic) has cleanup.policy compact" in text, text
+    assert text.count("is there") == len(made), text
+
+    asked = [ConfigResource(ConfigResource.Type.TOPIC, made[role]) for role in ("references", "backfills")]
+    found = [future.result(20) for future in kafka.admin.describe_configs(asked).values()]
+    kept = [{name: one[name].value for name in ("cleanup.policy", "retention.ms")} for one in found]
+    assert kept[0] == {"cleanup.policy": "delete", "retention.ms": str(90 * 86_400_000)}
+    assert kept[1]["cleanup.policy"] == "compact"

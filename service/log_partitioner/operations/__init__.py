@@ -4,6 +4,7 @@
     rows.py       the bytes of an object -> its entries
     search.py     messages of topics, one by one; says how much was read
     status.py     workers, lag, last flushes
+    topics.py     topics that are created
     find.py       an entry -> its reference, object and bytes, or its dead letter
     cat.py        the rows of an object, or of a reference
 

@@ -15,6 +15,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its stubs d
     AclOperation,
     AdminClient,
     ConfigResource,
+    NewTopic,
 )
 
 from log_partitioner.adapters.kafka.errors import (
@@ -72,7 +73,7 @@ class KafkaNeeds:
         admin = make_admin(self._options)
         yield from self._ask_topics(admin)
         yield self._ask_group(admin)
-        yield from self._ask_keeping(admin)
+        yield from self.ask_keeping()
 
     def _ask_topics(self, admin: AdminClient) -> Iterator[Need]:
         there: Collection[str] = ()
@@ -139,7 +140,9 @@ class KafkaNeeds:
 
     # The output topics keep enough: they are the evidence that nothing was lost or doubled.
 
-    def _ask_keeping(self, admin: AdminClient) -> Iterator[Need]:
+    def ask_keeping(self) -> Iterator[Need]:
+        """Ask whether output topics keep what is written there; nothing of those that are not there."""
+        admin = make_admin(self._options)
         asked = [ConfigResource(ConfigResource.Type.TOPIC, topic.name) for topic in self._outputs]
         answers = admin.describe_configs(asked, request_timeout=_NEED_ANSWER_S)
         for topic, resource in zip(self._outputs, asked, strict=True):
@@ -291,6 +294,42 @@ def commit_offsets(
             raise _alive(group_id) from error
         text = f"offsets of group {group_id} are not committed: {problem.name()}: {problem.str()}"
         raise SourceError(text) from error
+
+
+class TopicPlan(NamedTuple):
+    """A topic to be created; -1 replicas are as many as brokers give by default."""
+
+    name: str
+    partitions: int
+    replicas: int
+    configs: tuple[tuple[str, str], ...]
+
+
+def create_topics(
+    options: Mapping[str, Any], plans: Iterable[TopicPlan], *, is_dry_run: bool, timeout_s: float
+) -> dict[str, str]:
+    """Create topics, or ask whether brokers would; returns the problem of each by name, empty if there is none.
+
+    One that somebody has created meanwhile is no problem. Blocks until brokers answer.
+    """
+    asked = [NewTopic(one.name, one.partitions, one.replicas, config=dict(one.configs)) for one in plans]
+    if not asked:
+        return {}
+    problems = {}
+    client = make_admin(options)  # as long as its answers are waited for
+    answers = client.create_topics(
+        asked, operation_timeout=timeout_s, request_timeout=timeout_s, validate_only=is_dry_run
+    )
+    for name, answer in answers.items():
+        try:
+            answer.result()
+        except KafkaException as error:
+            problem = error.args[0]
+            is_there = problem.code() == KafkaError.TOPIC_ALREADY_EXISTS
+            problems[name] = "" if is_there else f"{problem.name()}: {problem.str()}"
+        else:
+            problems[name] = ""
+    return problems
 
 
 class Member(NamedTuple):
