@@ -120,7 +120,7 @@ def _record(recorder: Recorder, poll: Poll) -> int:
     at = slowly = 0
     while at < len(poll):
         taken = 0
-        if recorder.has_lane:
+        if recorder.has_lane("bench"):
             taken = recorder.take(poll, at, len(poll), weight_max=_EVERYTHING, bytes_max=_EVERYTHING).records
         at += taken
         if not taken:

@@ -16,6 +16,7 @@ const INT_DIGITS_MAX: usize = 19; // a u64 holds them all
 const LONG53_MAX: u64 = 1 << 53;
 const EXACT_CHARS: usize = 16; // 15 significant digits and a point: every decimal of that length survives a double,
 const EXACT_FROM: f64 = 2.3e-308; // from here on: smaller ones have fewer bits
+const DECIMAL: std::ops::Range<f64> = 1e-4..1e16; // doubles that are written without an exponent, here as elsewhere
 
 /// A scalar as it stands in the text, or the beginning of what has parts.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -338,6 +339,78 @@ pub fn unescape(text: &[u8], out: &mut Vec<u8>) -> Parsed<()> {
         out.extend_from_slice(found.encode_utf8(&mut [0; 4]).as_bytes());
         at += length;
     }
+    Ok(())
+}
+
+/// Append the value that begins here as `log_partitioner.formats.values.encode_json` writes it.
+pub fn copy(cursor: &mut Cursor, out: &mut Vec<u8>) -> Parsed<()> {
+    cursor.skip_spaces();
+    let begin = cursor.at;
+    let mut is_first = true;
+    match cursor.value()? {
+        Value::Double(number) if number == 0.0 || DECIMAL.contains(&number.abs()) => {
+            write!(out, "{number:?}").map_err(|_| Refused)?;
+        }
+        Value::Double(_) => return Err(Refused),
+        Value::String { start, end, is_escaped: true } => write_string(&cursor.text[start..end], out)?,
+        Value::Object => {
+            out.push(b'{');
+            while let Some(key) = cursor.next_key(is_first)? {
+                if !std::mem::take(&mut is_first) {
+                    out.push(b',');
+                }
+                write_key(key, out);
+                copy(cursor, out)?;
+            }
+            out.push(b'}');
+        }
+        Value::Array => {
+            out.push(b'[');
+            while cursor.next_item(is_first)? {
+                if !std::mem::take(&mut is_first) {
+                    out.push(b',');
+                }
+                copy(cursor, out)?;
+            }
+            out.push(b']');
+        }
+        _ => out.extend_from_slice(&cursor.text[begin..cursor.at]),
+    }
+    Ok(())
+}
+
+/// Append a key that needs no escapes.
+pub fn write_key(key: &[u8], out: &mut Vec<u8>) {
+    out.push(b'"');
+    out.extend_from_slice(key);
+    out.extend_from_slice(b"\":");
+}
+
+/// Append a string with escapes in its text: with those alone that it needs.
+fn write_string(text: &[u8], out: &mut Vec<u8>) -> Parsed<()> {
+    let mut plain = Vec::with_capacity(text.len());
+    unescape(text, &mut plain)?;
+    out.push(b'"');
+    for &byte in &plain {
+        let escaped = match byte {
+            b'"' | b'\\' => byte,
+            0x8 => b'b',
+            b'\t' => b't',
+            b'\n' => b'n',
+            0xc => b'f',
+            b'\r' => b'r',
+            0..=0x1f => {
+                write!(out, "\\u{byte:04x}").map_err(|_| Refused)?;
+                continue;
+            }
+            _ => {
+                out.push(byte);
+                continue;
+            }
+        };
+        out.extend_from_slice(&[b'\\', escaped]);
+    }
+    out.push(b'"');
     Ok(())
 }
 

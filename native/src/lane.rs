@@ -121,7 +121,7 @@ struct Columns {
 fn begin(readers: &mut [Option<Reader>], py: Python<'_>, bounds: Bounds) -> PyResult<Py<Types>> {
     let mut types = Types::with_bounds(bounds);
     for reader in readers.iter_mut().flatten() {
-        reader.shapes.begin(&mut types);
+        reader.begin(&mut types);
     }
     Py::new(py, types)
 }
@@ -214,12 +214,13 @@ impl Lane {
         let mut out = Columns::default();
         for at in first..reach.stop {
             let (tp, offset, timestamp_ms) = (poll.tps[at] as usize, poll.offsets[at], poll.timestamps_ms[at]);
-            let Some(Some(text)) = poll.values.get(at) else { break };
-            let size = text.len() as u64;
+            let Some(Some(value)) = poll.values.get(at) else { break };
+            let size = value.len() as u64;
             if out.weight >= reach.weight_max || out.source_bytes + size > reach.bytes_max {
                 break;
             }
             let Some(Some(reader)) = self.readers.get_mut(poll.rules[tp]) else { break };
+            let Ok(text) = reader.payload(value) else { break };
             let is_next = next_offsets[tp] >= 0 && offset >= next_offsets[tp];
             let key = poll.keys.get(at).and_then(|key| key.as_deref());
             if !is_next || reader.read(&Record { text, key, timestamp_ms }, types).is_err() {
@@ -235,7 +236,7 @@ impl Lane {
                 out.tp_of.push(rows_tps[tp] as u32);
                 out.offsets.push(offset);
                 out.timestamps_ms.push(if timestamp_ms > TIMESTAMP_MS_MAX { -1 } else { timestamp_ms });
-                texts.append(&text[row.text.0..row.text.1]);
+                texts.append(&text[row.text.0..row.text.1], &reader.envelope.text[row.end.0..row.end.1]);
             }
             out.records += 1;
             out.source_bytes += size;
@@ -256,7 +257,7 @@ impl Columns {
         if let Some(id) = row.id.take() {
             self.ids.push((self.key_of.len() as u32, id));
         }
-        let size = row.text.1 - row.text.0;
+        let size = row.text.1 - row.text.0 + row.end.1 - row.end.0;
         self.indexes.push(index);
         self.event_times_us.push(row.event_time_us);
         self.text_sizes.push(size as u32);

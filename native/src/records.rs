@@ -4,7 +4,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::envelope::Envelope;
+use crate::envelope::{Around, Envelope};
 use crate::json::{unescape, Cursor, Parsed, Refused, Value};
 use crate::shapes::Shapes;
 use crate::times::{from_double, from_int, from_text, Unit};
@@ -17,6 +17,7 @@ const RECORD_BYTES_MAX: usize = 64 * 1024; // larger ones are looked at one by o
 
 type Path = (String, Vec<String>);
 type Keys = Vec<Vec<u8>>;
+type Span = (usize, usize);
 
 /// Where a value stands: in the entry or in the envelope around it, by the number of its path; or it is the record's key.
 #[derive(Clone, Copy)]
@@ -42,11 +43,16 @@ struct KeyRules {
     /// Whether the record's timestamp stands in for a time that is absent.
     has_fallback: bool,
     entries_max: usize,
+    /// How the value of a record begins in front of its payload, and where this begins.
+    prefix: (Vec<u8>, usize),
+    /// Bytes that the copies of what stands around a record's entries may have together.
+    copied_max: usize,
 }
 
-/// One entry; its text is [start, end) of the record, its user of `Reader::users`.
+/// One entry; its text is [start, end) of the payload and then of `Envelope::text`, its user of `Reader::users`.
 pub struct Row {
     pub text: (usize, usize),
+    pub end: (usize, usize),
     pub user: (usize, usize),
     pub hour: i64,
     pub event_time_us: i64,
@@ -56,7 +62,7 @@ pub struct Row {
     pub is_fallback: bool,
 }
 
-/// One record as it is being read.
+/// One record as it is being read; its text is the payload.
 pub struct Record<'a> {
     pub text: &'a [u8],
     pub key: Option<&'a [u8]>,
@@ -66,8 +72,11 @@ pub struct Record<'a> {
 /// Reads one record after the other.
 pub struct Reader {
     rules: KeyRules,
-    pub shapes: Shapes,
-    envelope: Option<Envelope>,
+    shapes: Shapes,
+    /// Without steps where records are none.
+    pub envelope: Envelope,
+    /// Bytes of the copies of what stands around the entries so far.
+    copied: usize,
     /// The rows of the record that was read last, and their users, one after the other.
     pub rows: Vec<Row>,
     pub users: Vec<u8>,
@@ -83,7 +92,8 @@ impl Reader {
             paths.into_iter().map(|path| place(path, &mut in_entry, &mut in_envelope)).collect()
         };
         let (users, times, ids) = (places("user_paths")?, places("time_paths")?, places("id_paths")?);
-        let entries_field: Option<String> = get("entries_field")?.extract()?;
+        let steps: Vec<(String, bool)> = get("entries_steps")?.extract()?;
+        let kept_as: Option<String> = get("envelope_kept_as")?.extract()?;
         let no_users: Vec<String> = get("no_users")?.extract()?;
         let missing: Option<String> = get("missing_user")?.extract()?;
         let unit: String = get("epoch_unit")?.extract()?;
@@ -93,6 +103,8 @@ impl Reader {
             ids,
             is_ndjson: get("is_ndjson")?.extract()?,
             entries_max: get("entries_max")?.extract()?,
+            prefix: get("prefix")?.extract()?,
+            copied_max: get("copied_max")?.extract()?,
             has_fallback: get("has_fallback")?.extract()?,
             is_naive_utc: get("is_naive_utc")?.extract()?,
             no_users: no_users.into_iter().map(String::into_bytes).collect(),
@@ -102,13 +114,30 @@ impl Reader {
             latest_us: get("latest_us")?.extract()?,
             future_max_us: get("future_max_us")?.extract()?,
         };
+        let shapes = |paths| Shapes::new(paths, bytes_max).ok_or_else(|| PyValueError::new_err("too many paths"));
         Ok(Reader {
             rules,
-            shapes: Shapes::new(in_entry, bytes_max).ok_or_else(|| PyValueError::new_err("too many paths"))?,
-            envelope: entries_field.map(|field| Envelope::new(field.into_bytes(), in_envelope)),
+            shapes: shapes(in_entry)?,
+            envelope: Envelope::new(steps, in_envelope, kept_as, shapes(Vec::new())?),
+            copied: 0,
             rows: Vec::new(),
             users: Vec::new(),
         })
+    }
+
+    /// Begin with types of which nothing is known yet.
+    pub fn begin(&mut self, types: &mut Types) {
+        self.shapes.begin(types);
+        self.envelope.begin(types);
+    }
+
+    /// The payload of a value.
+    pub fn payload<'a>(&self, value: &'a [u8]) -> Parsed<&'a [u8]> {
+        let (begin, size) = &self.rules.prefix;
+        if value.len() > RECORD_BYTES_MAX || value.iter().zip(begin).any(|(own, wanted)| own != wanted) {
+            return Err(Refused);
+        }
+        value.get(*size..).ok_or(Refused)
     }
 
     /// Read the entries of a record into `self.rows`, at least one.
@@ -116,80 +145,115 @@ impl Reader {
         let text = record.text;
         self.rows.clear();
         self.users.clear();
-        if text.len() > RECORD_BYTES_MAX || std::str::from_utf8(text).is_err() {
+        self.copied = 0;
+        self.envelope.leave();
+        if std::str::from_utf8(text).is_err() {
             return Err(Refused);
-        }
-        if let Some(envelope) = &mut self.envelope {
-            envelope.leave();
         }
         if self.rules.is_ndjson {
             let mut start = 0;
             for line in text.split(|&byte| byte == b'\n') {
                 if !line.iter().all(|byte| WHITE.contains(byte)) {
-                    self.one(record, types, start, start + line.len())?;
+                    self.whole(record, types, start, start + line.len())?;
                 }
                 start += line.len() + 1;
             }
-        } else if text.iter().find(|byte| !WHITE.contains(byte)) == Some(&b'[') {
-            self.several(record, types, Cursor::new(text, 0))?.end()?;
         } else {
-            let entries = match &mut self.envelope {
-                Some(envelope) => envelope.enter(text)?,
-                None => None,
+            let is_list = text.iter().find(|byte| !WHITE.contains(byte)) == Some(&b'[');
+            let end = if is_list {
+                self.several(record, types, 0, self.envelope.steps())?
+            } else {
+                self.follow(record, types, 0, 0)?
             };
-            match entries {
-                Some(at) => {
-                    self.several(record, types, Cursor::new(text, at))?;
-                }
-                None => self.one(record, types, 0, text.len())?,
-            }
+            Cursor::new(text, end).end()?;
         }
         if self.rows.is_empty() { Err(Refused) } else { Ok(()) }
     }
 
     /// Read one entry that has a text to itself.
-    fn one(&mut self, record: &Record, types: &mut Types, start: usize, end: usize) -> Parsed<()> {
+    fn whole(&mut self, record: &Record, types: &mut Types, start: usize, end: usize) -> Parsed<()> {
         let mut cursor = Cursor::new(&record.text[..end], start);
-        let entry_type = self.shapes.walk(&mut cursor, types)?;
+        let entry_type = self.shapes.walk(&mut cursor, types, None)?;
         cursor.end()?;
-        self.place(record, (start, end), entry_type)
+        self.place(record, (start, end), Around::default(), entry_type)
     }
 
-    /// Read the entries of an array; gives where it ends.
-    fn several<'a>(&mut self, record: &Record<'a>, types: &mut Types, mut cursor: Cursor<'a>) -> Parsed<Cursor<'a>> {
+    /// Read the entries to which the steps after these lead from here; gives where that ends.
+    fn follow(&mut self, record: &Record, types: &mut Types, at: usize, steps: usize) -> Parsed<usize> {
+        if steps < self.envelope.steps() {
+            let (inner, end) = self.envelope.enter(record.text, at, steps, types)?;
+            if let Some(inner) = inner {
+                if inner.is_list {
+                    self.several(record, types, inner.at, steps + 1)?;
+                } else {
+                    self.follow(record, types, inner.at, steps + 1)?;
+                }
+                return Ok(end);
+            }
+        }
+        if steps == 0 && at == 0 {
+            self.whole(record, types, 0, record.text.len())?;
+            return Ok(record.text.len());
+        }
+        let around = self.envelope.around(steps, types)?;
+        let mut cursor = Cursor::new(record.text, at);
+        let entry_type = self.shapes.walk(&mut cursor, types, around.field)?;
+        self.place(record, (at, cursor.at), around, entry_type)?;
+        Ok(cursor.at)
+    }
+
+    /// Read the items of an array; gives where it ends.
+    fn several(&mut self, record: &Record, types: &mut Types, at: usize, steps: usize) -> Parsed<usize> {
+        let mut cursor = Cursor::new(record.text, at);
         if cursor.value()? != Value::Array {
             return Err(Refused);
         }
-        let mut is_first = true;
-        while cursor.next_item(is_first)? {
-            is_first = false;
-            let start = cursor.at;
-            let entry_type = self.shapes.walk(&mut cursor, types)?;
-            self.place(record, (start, cursor.at), entry_type)?;
+        let mut items = 0;
+        while cursor.next_item(items == 0)? {
+            items += 1;
+            if items > self.rules.entries_max {
+                return Err(Refused);
+            }
+            cursor.at = self.follow(record, types, cursor.at, steps)?;
         }
-        Ok(cursor)
+        Ok(cursor.at)
     }
 
     /// Add a row for the entry that was walked last.
-    fn place(&mut self, record: &Record, text: (usize, usize), entry_type: u32) -> Parsed<()> {
+    fn place(&mut self, record: &Record, text: (usize, usize), around: Around, entry_type: u32) -> Parsed<()> {
         if self.rows.len() == self.rules.entries_max {
             return Err(Refused);
         }
+        let (text, end) = self.joined(record, text, around)?;
         let start = self.users.len();
         self.read_user(record, start)?;
         let found = self.event_time_us(record)?;
         let event_time_us = found.map_or_else(|| self.fallback_us(record), Ok)?;
         let id = self.id(record)?;
         let (user, hour) = ((start, self.users.len()), event_time_us.div_euclid(US_PER_HOUR));
-        self.rows.push(Row { text, user, hour, event_time_us, entry_type, id, is_fallback: found.is_none() });
+        self.rows.push(Row { text, end, user, hour, event_time_us, entry_type, id, is_fallback: found.is_none() });
         Ok(())
+    }
+
+    /// The two parts of a row's text: of an entry's without its last brace, and that with what stands around it.
+    fn joined(&mut self, record: &Record, (start, end): Span, around: Around) -> Parsed<(Span, Span)> {
+        if around.field.is_none() {
+            return Ok(((start, end), (0, 0)));
+        }
+        let (comma, last) = around.text;
+        self.copied += last - comma;
+        if self.copied > self.rules.copied_max {
+            return Err(Refused);
+        }
+        let is_empty = record.text[start + 1..end - 1].iter().all(|byte| WHITE.contains(byte));
+        Ok(((start, end - 1), (comma + usize::from(is_empty), last)))
     }
 
     /// What stands at a place, and the text that it stands in.
     fn value<'a>(&self, record: &Record<'a>, place: Place) -> (&'a [u8], Option<Value>) {
         match place {
             Place::Entry(path) => (record.text, self.shapes.values[path]),
-            Place::Envelope(path) => (record.text, self.envelope.as_ref().and_then(|envelope| envelope.values[path])),
+            Place::Envelope(path) => (record.text, self.envelope.values[path]),
             Place::Key => {
                 let key = record.key.unwrap_or_default();
                 let is_text = record.key.is_some() && std::str::from_utf8(key).is_ok();

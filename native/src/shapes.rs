@@ -4,10 +4,9 @@
 //! looked up by its parts. By `Types::entry_type` each such type becomes an entry's, once.
 
 use std::collections::HashMap;
-use std::hash::RandomState;
 
 use crate::json::{is_long53, Cursor, Parsed, Refused, Value};
-use crate::types::{Field, Types, BOOL, DOUBLE, LONG53, LONG64, NULL, STRING};
+use crate::types::{Field, Seed, Types, BOOL, DOUBLE, LONG53, LONG64, NULL, STRING};
 
 const PATHS_MAX: usize = 32;
 const ROOT: usize = 0;
@@ -30,7 +29,8 @@ pub struct Shapes {
     /// The fields of objects and the items of arrays that are being walked, those of the innermost at the end.
     fields: Vec<Field>,
     items: Vec<u32>,
-    entry_types: HashMap<u32, u32, RandomState>,
+    /// The types of entries by what they are in their text, and by what their rows get from around them.
+    entry_types: HashMap<(u32, u32), u32, Seed>,
     bytes_max: usize,
     /// The value of each path in the entry that was walked last.
     pub values: [Option<Value>; PATHS_MAX],
@@ -77,8 +77,8 @@ impl Shapes {
         }
     }
 
-    /// Walk the entry that begins here, to its end; gives its type.
-    pub fn walk(&mut self, cursor: &mut Cursor, types: &mut Types) -> Parsed<u32> {
+    /// Walk the entry that begins here, to its end; gives its type, with what its row gets from `around` it.
+    pub fn walk(&mut self, cursor: &mut Cursor, types: &mut Types, around: Option<Field>) -> Parsed<u32> {
         self.values = [None; PATHS_MAX];
         self.fields.clear();
         self.items.clear();
@@ -90,12 +90,36 @@ impl Shapes {
         if cursor.deepest - above > types.bounds.json_depth_max {
             return Err(Refused);
         }
-        if let Some(&known) = self.entry_types.get(&raw) {
+        let parts = (raw, around.map_or(NULL, |field| field.1));
+        if let Some(&known) = self.entry_types.get(&parts) {
             return Ok(known);
         }
-        let found = types.entry_type(raw)?;
-        self.entry_types.insert(raw, found);
+        let whole = match around {
+            Some(field) => {
+                let mut fields = types.fields(raw).to_vec();
+                fields.push(field);
+                self.record(types, fields)?
+            }
+            None => raw,
+        };
+        let found = types.entry_type(whole)?;
+        self.entry_types.insert(parts, found);
         Ok(found)
+    }
+
+    /// Walk the value of a key, both beside entries; `keys` counts those that stood before.
+    pub fn member(&mut self, key: &[u8], cursor: &mut Cursor, types: &mut Types, keys: &mut usize) -> Parsed<Field> {
+        self.fields.clear();
+        self.items.clear();
+        let key = self.key(types, key, *keys)?;
+        *keys += 1;
+        let value = cursor.value()?;
+        Ok((key, self.child(cursor, types, value, NOWHERE, keys)?))
+    }
+
+    /// The record of these fields.
+    pub fn record(&self, types: &mut Types, mut fields: Vec<Field>) -> Parsed<u32> {
+        record(types, &mut fields, self.bytes_max)
     }
 
     /// `at` are the steps that lead on from here; `keys` counts those of the entry so far.
@@ -126,20 +150,12 @@ impl Shapes {
             let child = self.child(cursor, types, value, next, keys)?;
             self.fields.push((key, child));
         }
-        let fields = &mut self.fields[begin..];
-        fields.sort_unstable();
-        if fields.windows(2).any(|pair| pair[0].0 == pair[1].0) {
-            return Err(Refused); // a key that stands twice: the last one counts
-        }
-        let record = match types.find_record(fields) {
-            Some(known) => known,
-            None if types.memory_bytes > self.bytes_max => return Err(Refused),
-            None => types.record(fields),
-        };
+        let made = record(types, &mut self.fields[begin..], self.bytes_max)?;
         self.fields.truncate(begin);
-        Ok(record)
+        Ok(made)
     }
 
+    #[inline(always)] // else each value of an entry costs a call more
     fn child(&mut self, cursor: &mut Cursor, types: &mut Types, value: Value, at: usize, keys: &mut usize) -> Parsed<u32> {
         Ok(match value {
             Value::Null => NULL,
@@ -182,5 +198,18 @@ impl Shapes {
             self.before.push(key);
         }
         Ok(key)
+    }
+}
+
+/// The record of these fields, which are sorted here; none is new once types take `bytes_max`.
+fn record(types: &mut Types, fields: &mut [Field], bytes_max: usize) -> Parsed<u32> {
+    fields.sort_unstable();
+    if fields.windows(2).any(|pair| pair[0].0 == pair[1].0) {
+        return Err(Refused); // a key that stands twice: the last one counts
+    }
+    match types.find_record(fields) {
+        Some(known) => Ok(known),
+        None if types.memory_bytes > bytes_max => Err(Refused),
+        None => Ok(types.record(fields)),
     }
 }

@@ -42,7 +42,7 @@ impl Texts {
     #[pyo3(name = "append")]
     fn append_checked(&mut self, text: &[u8]) -> PyResult<()> {
         std::str::from_utf8(text).map_err(|error| PyValueError::new_err(error.to_string()))?;
-        self.append(text);
+        self.append(text, &[]);
         Ok(())
     }
 
@@ -89,17 +89,19 @@ impl Texts {
 }
 
 impl Texts {
-    /// Keep the text of the next row, which is known to be UTF-8.
-    pub fn append(&mut self, text: &[u8]) {
-        let has_room = self.chunks.last().is_some_and(|chunk| chunk.capacity() - chunk.len() >= text.len());
+    /// Keep the text of the next row, which is known to be UTF-8, in two parts.
+    pub fn append(&mut self, text: &[u8], end: &[u8]) {
+        let size = text.len() + end.len();
+        let has_room = self.chunks.last().is_some_and(|chunk| chunk.capacity() - chunk.len() >= size);
         if !has_room {
-            self.chunks.push(Vec::with_capacity(text.len().max(CHUNK_BYTES)));
+            self.chunks.push(Vec::with_capacity(size.max(CHUNK_BYTES)));
         }
         let number = self.chunks.len() - 1;
         let chunk = &mut self.chunks[number];
-        self.places.push(Place { chunk: number as u32, start: chunk.len() as u32, size: text.len() as u32 });
+        self.places.push(Place { chunk: number as u32, start: chunk.len() as u32, size: size as u32 });
         chunk.extend_from_slice(text);
-        self.bytes += text.len();
+        chunk.extend_from_slice(end);
+        self.bytes += size;
     }
 
     /// The first row in memory.

@@ -130,7 +130,7 @@ pub struct Placed {
 
 impl Types {
     pub fn with_bounds(bounds: Bounds) -> Self {
-        let seed = Seed(RandomState::new().hash_one(0));
+        let seed = Seed::default();
         Types {
             bounds,
             keys: Keys::default(),
@@ -699,6 +699,12 @@ type Run = (u32, usize, usize, u64, Option<u32>);
 pub struct Seed(u64);
 
 pub struct Words(u64);
+
+impl Default for Seed {
+    fn default() -> Self {
+        Seed(RandomState::new().hash_one(0))
+    }
+}
 
 impl BuildHasher for Seed {
     type Hasher = Words;

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from log_partitioner.batch.batch import Opening
-from log_partitioner.batch.fast_lane import why_no_lane
+from log_partitioner.batch.fast_lane import has_lane, why_no_lane
 from log_partitioner.batch.messages import rows_in
 from log_partitioner.batch.pack_plan import seal_rules
 from log_partitioner.batch.seal import SealedObject, seal
@@ -163,7 +163,7 @@ def recorded(
 def opened(records: Sequence[SourceRecord], given: Settings, *, is_fast: bool, memory_max: int = 2**40) -> Recorder:
     """Give a recorder that owns what the records are of, with a batch open."""
     if is_fast:
-        assert why_no_lane(given) is None, why_no_lane(given)
+        assert has_lane(given), why_no_lane(given)
     spool = given.spool.model_copy(update={"memory_bytes_max": memory_max})
     rules = given.model_copy(update={"spool": spool, "fast_lane": "auto" if is_fast else "off"})
     recorder = Recorder(rules, FakeSpool())
@@ -178,7 +178,7 @@ def record_all(recorder: Recorder, poll: Poll, at_once: int = _EVERYTHING) -> in
     at = plain = 0
     while at < len(poll):
         taken = 0
-        if recorder.has_lane:
+        if recorder.has_lane(poll.tps[poll.tp_of[at]].topic):
             taken = recorder.take(poll, at, len(poll), weight_max=at_once, bytes_max=_EVERYTHING).records
         if taken:
             at, plain = at + taken, plain + taken

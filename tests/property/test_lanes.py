@@ -20,6 +20,7 @@ from log_partitioner.config.settings import (
     Settings,
     SpoolSettings,
     TimeSettings,
+    TopicSettings,
     UserSettings,
 )
 from log_partitioner.control.flush_policy import FlushLoad
@@ -33,6 +34,7 @@ pytestmark = pytest.mark.skipif(not native.IS_INSTALLED, reason="make native")
 
 NOW_S = 1_767_225_600
 TPS = [TopicPartition("app", number) for number in range(3)]
+TOPICS = [*TPS, TopicPartition("web", 0), TopicPartition("lines", 0), TopicPartition("access", 0)]
 
 
 class SmallBlocks(SpoolSettings):
@@ -51,6 +53,12 @@ class Shallow(InputSettings):
     """Little nesting."""
 
     json_depth_max = 6
+
+
+class ShallowFew(Shallow):
+    """Both."""
+
+    entries_per_record_max = 5
 
 
 class FewEntries(InputSettings):
@@ -83,6 +91,46 @@ FEW = settings(
     input=FewEntries(entries_path="entries[]", envelope="drop"),
     time=TimeSettings(paths=("envelope:at.time", "time")),
 )
+_WHO = UserSettings(paths=("who.name", "envelope:who.name", "user", "envelope:groups.who.name"), missing_name="unknown")
+KEPT = settings(
+    spool=SmallBlocks(codec="null"),
+    input=InputSettings(entries_path="entries[]"),
+    user=_WHO,
+    id=IdSettings(paths=("envelope:id",)),
+)
+DEEP = settings(
+    spool=SpoolSettings(codec="null"),
+    input=InputSettings(entries_path="data.groups[].entries[]", framing="confluent"),
+    user=UserSettings(paths=("envelope:data.groups.who.name", "user", "envelope:who.name", "envelope:data")),
+    time=TimeSettings(paths=("envelope:data.at.time", "time", "envelope:data.groups")),
+    id=IdSettings(paths=("envelope:data.groups.id", "envelope:id")),
+)
+NARROW_DEEP = settings(
+    spool=SmallObjects(codec="null"),
+    input=ShallowFew(entries_path="data.groups[].entries[]", framing="glue", inexact_numbers="text"),
+    layout="pack",
+).model_copy(update={"schema_bounds": SchemaBounds(3, 3, Shallow.json_depth_max, fields_max=12)})
+ONE_INNER = settings(
+    spool=SpoolSettings(codec="null"),
+    input=InputSettings(entries_path="data.who", envelope="drop"),
+    id=IdSettings(paths=("name",)),
+)
+MIXED = settings(
+    spool=SpoolSettings(codec="null"),
+    topics={
+        "web": TopicSettings(
+            input=InputSettings(entries_path="entries[]", framing="apicurio8"),
+            user=UserSettings(paths=("user", "key")),
+            id=IdSettings(paths=("id",)),
+        ),
+        "lines": TopicSettings(
+            input=InputSettings(format="ndjson"), time=TimeSettings(paths=("time", "key"), epoch_unit="ms")
+        ),
+        "access": TopicSettings(input=InputSettings(format="access-log")),
+    },
+)
+SETTINGS = [PLAIN, NARROW, OTHER, LINES, FEW, KEPT, DEEP, NARROW_DEEP, ONE_INNER, MIXED]
+_PREFIXES = {"none": b"", "confluent": b"\0\0\0\0\7", "apicurio8": bytes(9), "glue": b"\3\0" + bytes(16)}
 _encode = encode_json
 
 users = st.sampled_from(["ann", "bob", "", "-", "ä\n", '"', "\U0001f600", 7, 10**20, None, True, ["ann"]]) | names
@@ -113,7 +161,7 @@ times = (
 @st.composite
 def texts_of(draw: st.DrawFn, entry: dict[str, Any]) -> bytes:
     """Write an entry, or several, as some program would."""
-    form = draw(st.integers(0, 13))
+    form = draw(st.integers(0, 15))
     text = _encode(entry)
     if form == 0:
         return b" " + json.dumps(json.loads(text), indent=draw(st.sampled_from([None, 1]))).encode() + b"\n"
@@ -125,22 +173,45 @@ def texts_of(draw: st.DrawFn, entry: dict[str, Any]) -> bytes:
     if form == 3:
         return text[:-1] + b"," + text[1:] if len(entry) else text  # every key stands twice
     if form == 4:
-        return text[:-1] + b',"' + draw(st.sampled_from([b"k", b"id", b"entries"])) + b'":' + draw(_numbers) + b"}"
+        return (
+            text[:-1]
+            + b',"'
+            + draw(st.sampled_from([b"k", b"id", b"entries", b"_envelope"]))
+            + b'":'
+            + draw(_numbers)
+            + b"}"
+        )
     if form == 5:
         return draw(st.sampled_from([b"\n", b"\r\n \n", b"\n\x0b\n"])).join([text] * draw(st.integers(2, 4)))
     if form in (6, 7):
-        array = b"[ " + b" ,\n".join([text] * draw(st.integers(0, 4))) + b"]"
-        around = [
-            b'"entries": ' + draw(st.sampled_from([array, array, array, text, b"null"])),
-            *draw(st.lists(st.sampled_from(_AROUND), max_size=3)),
-        ]
-        return b" {" + b", ".join(draw(st.permutations(around))) + b"} "
+        return draw(envelopes_of(text))
+    if form in (8, 9):
+        groups = draw(st.lists(envelopes_of(text) | st.just(text), max_size=3))
+        listed = b"[" + b", ".join(groups) + b"]"
+        inner = draw(envelopes_of(draw(st.sampled_from([listed, listed, listed, text])), key=b"groups"))
+        return draw(envelopes_of(inner, key=b"data"))
     return text
+
+
+@st.composite
+def envelopes_of(draw: st.DrawFn, text: bytes, *, key: bytes = b"") -> bytes:
+    """Put members around what has a key; without one around a list of entries, or what stands in its place."""
+    if not key:
+        array = b"[ " + b" ,\n".join([text] * draw(st.integers(0, 4))) + b"]"
+        key, text = b"entries", draw(st.sampled_from([array, array, array, text, b"null"]))
+    around = [
+        b'"' + key + b'": ' + text,
+        *draw(st.lists(st.sampled_from(_AROUND) | _numbers.map(b'"m":%b'.__mod__), max_size=3)),
+    ]
+    return b" {" + b", ".join(draw(st.permutations(around))) + b"} "
 
 
 _AROUND = b"""
     "who":{"name":"eve"} "who":{"x":[1,{"y":2}],"name":7} "who":{} "who":"ann" "id":"i1" "id":7 "id":null "n":1.5
     "at":{"time":"2025-12-31T23:00:00Z"} "at":{"time":1767225600} "at":{"time":[]} "n":1e400 "id":"\\u00e9" "entries":[]
+    "t":"\\n\\/\\u0001\\"\\\\\\b\\t\\f\\r\\u001F\\u007f" "n":1.50 "n":-0.0 "n":0.0001 "n":123456789012345.6 "n":1e-5
+    "n":9007199254740993 "o":{"a":[],"b":{},"c":[null,[true],{"d":1.25}]} "o":{"a":1,"a":2} "_envelope":1
+    "o":[[[[[[1]]]]]] "n":1e16 "n":9999999999999998.0
     """.split()
 
 
@@ -167,21 +238,34 @@ def logs(draw: st.DrawFn) -> list[SourceRecord]:
         offset += draw(st.sampled_from([1, 1, 1, 5]))
         records.append(
             SourceRecord(
-                TPS[draw(st.integers(0, 2))],
+                draw(st.sampled_from(TOPICS)),
                 offset,
                 draw(st.sampled_from([NOW_S * 1000, NOW_S * 1000, NOW_S * 1000, None, 0, 2**60])),
                 draw(st.sampled_from([None, None, b"ann", b"", b"\xff", b"2025-12-31T22:10:00Z"])),
                 draw(texts_of({**entry, **placed, **keys} if number % 2 else {**placed, **entry, **keys})),
-                draw(st.sampled_from([(), (), (), (("trace", b"1"),), (("source-topic-chain", b'[["a",0,1]]'),)])),
+                draw(st.sampled_from([(), (), (), (), *_HEADERS])),
                 leader_epoch=3,
             )
         )
     return records
 
 
+_HEADERS = [
+    (("trace", b"1"),),
+    (("source-topic-chain", b'[["a",0,1]]'),),
+    (("__value_schema_id", b"\0\0\0\0\7"),),
+]
+
+
+def framed(record: SourceRecord, given: Settings) -> SourceRecord:
+    """Put the id of a schema before the value of most records, as the settings of their topic want it."""
+    prefix = _PREFIXES[given.of_topic(record.tp.topic).input.framing]
+    return record if record.offset % 7 == 3 else record._replace(value=prefix + (record.value or b""))
+
+
 CASES = (
     logs(),
-    st.sampled_from([PLAIN, NARROW, OTHER, LINES, FEW]),
+    st.sampled_from(SETTINGS),
     st.integers(1, 20),
     st.sampled_from([2**40, 3000]),
 )
@@ -194,6 +278,7 @@ def test_lanes_deliver_the_same_bytes(
     records: list[SourceRecord], given_settings: Settings, at_once: int, memory_max: int
 ) -> None:
     """Objects, what references say of them, dead letters, what is covered, and what is counted."""
+    records = [framed(record, given_settings) for record in records]
     python = deliver(records, given_settings, is_fast=False, memory_max=memory_max)
     fast = deliver(records, given_settings, is_fast=True, at_once=at_once, memory_max=memory_max)
     assert [data for data, _ in fast.objects] == [data for data, _ in python.objects]
@@ -247,16 +332,41 @@ def test_plain_entries_are_written_by_compiled_code(monkeypatch: pytest.MonkeyPa
         (b'{"who": {"name": "eve"}, "entries": [%s, %s], "id": "i"}', OTHER),
         (b'{"v": [{}], "entries": [%s, %s]}', FEW),
         (b"%s\n\n%s\r\n", LINES),
+        (b'{"id": 7, "entries": [%s, %s], "t": "\\u00e9\\/", "o": {"a": [1, 0.5]}}', KEPT),
+        (b'{"id": "i", "data": {"at": {}, "groups": [{"id": 1, "entries": [%s]}, %s]}, "x": null}', DEEP),
+        (b'{"data": {"groups": [{"entries": []}, {"t": "x", "entries": [%s, %s]}]}}', NARROW_DEEP),
+        (b'{"data": {"who": %s, "also": %s}}', ONE_INNER),
     ],
 )
 def test_records_of_several_entries_are_taken(form: bytes, given_settings: Settings) -> None:
     """Arrays, envelopes and lines: all but the first, without which their types are not known."""
     entries = [_encode({"user": "ann", "time": (NOW_S - n) * 1000, "n": n}) for n in range(100)]
     values = [form % (entries[n], entries[n + 1]) for n in range(0, 100, 2)]
-    records = [SourceRecord(TPS[0], n, NOW_S * 1000, b"bob", value, ()) for n, value in enumerate(values)]
+    prefix = _PREFIXES[given_settings.input.framing]
+    records = [SourceRecord(TPS[0], n, NOW_S * 1000, b"bob", prefix + value, ()) for n, value in enumerate(values)]
     fast, python = (deliver(records, given_settings, is_fast=is_fast) for is_fast in (True, False))
     assert fast._replace(taken=0, load=None) == python._replace(taken=0, load=None)
-    assert (fast.taken, fast.outcomes) == (50, {"written": 100})
+    assert (fast.taken, fast.outcomes) == (50, {"written": 50 if given_settings is ONE_INNER else 100})
+
+
+def test_records_of_topics_with_and_without_a_lane_are_read_each_by_its_own_rules() -> None:
+    """In one poll; those of a topic without one are given to no compiled code, and count as given back by none."""
+    text = _encode({"user": "ann", "time": NOW_S})
+    values = {
+        "app": text,
+        "web": bytes(9) + b'{"host":"h","entries":[%s]}' % text,
+        "lines": text[:-1].replace(b"%d" % NOW_S, b"%d000" % NOW_S) + b"}\n",
+        "access": b'127.0.0.1 - ann [31/Dec/2025:23:00:00 +0000] "GET / HTTP/1.1" 200 5',
+    }
+    records = [
+        SourceRecord(tp, n, NOW_S * 1000, None, values[tp.topic], ())
+        for n in range(20)
+        for tp in (*TOPICS, TopicPartition("web", 1))
+    ]
+    fast, python = (deliver(records, MIXED, is_fast=is_fast) for is_fast in (True, False))
+    assert fast._replace(taken=0, load=None) == python._replace(taken=0, load=None)
+    assert (fast.taken, fast.outcomes, fast.dead_letters) == (120, {"written": 140}, [])
+    assert not opened(records, MIXED, is_fast=True).has_lane("access")
 
 
 _TAIL = b',"user":"ann","time":1767225600}'
@@ -277,6 +387,30 @@ _EDGES = {
     ),
     "integers of 53 bits": (PLAIN, [b'{"n":%d' % n + _TAIL for n in (2**53, 2**53 + 1, -(2**53), -(2**53) - 1)]),
     "integers of 64 bits": (PLAIN, [b'{"n":%d' % n + _TAIL for n in (2**63 - 1, -(2**63), 2**62, -(2**62))]),
+    "copies of an envelope": (
+        KEPT,
+        [b'{"t":"%b","entries":[%%s%b]}' % (b"x" * 30_000, b",%s" * entries) for entries in (0, 100, 300, 700)],
+    ),
+    "depth of an envelope": (
+        NARROW.model_copy(update={"input": Shallow(entries_path="entries[]")}),
+        [b'{"o":%b%b,"entries":[%%s]}' % (b"[" * depth, b"]" * depth) for depth in (3, 4, 5, 6)],
+    ),
+    "key of an envelope twice": (
+        KEPT,
+        [b'{"n":1,"o":{"a":1},"entries":[%s]}', b'{"n":1,"n":2,"entries":[%s]}', b'{"o":{"a":1,"a":2},"entries":[%s]}'],
+    ),
+    "place of an envelope that is taken": (
+        KEPT,
+        [b'{"n":1,"entries":[%s]}', b'{"n":1,"entries":[{"_envelope":2,"user":"bob","time":1767225600}]}'],
+    ),
+    "entry without a key": (
+        KEPT,
+        [b'{"who":{"name":"eve"},"entries":[{},{ \n},%s]}'],
+    ),
+    "elements before entries": (
+        NARROW_DEEP.model_copy(update={"input": FewEntries(entries_path="a[].b[]")}),
+        [b'{"a":[{"b":[%s]}' + b',{"b":[]}' * n + b"]}" for n in (1, 2, 3)],
+    ),
     "digits of a double": (NARROW, [b'{"n":1.5' + _TAIL, b'{"n":9007199254740.993' + _TAIL]),
 }
 

@@ -50,7 +50,9 @@ class Metric(NamedTuple):
 
 METRICS: Mapping[str, Metric] = {
     "records": Metric("counter", "Source records taken from the client library."),
-    "slow_lane_records": Metric("counter", "Records that the fast lane leaves to Python; none without a fast lane."),
+    "slow_lane_records": Metric(
+        "counter", "Records that the fast lane leaves to Python; none of topics without a fast lane."
+    ),
     "records_refused": Metric(
         "counter",
         "Records not recorded: covered already, not owned, or read again after a rewind.",

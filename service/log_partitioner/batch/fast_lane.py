@@ -16,7 +16,9 @@ from log_partitioner.batch.types import CompiledTypes
 from log_partitioner.config.section import parse_entries_path, parse_path
 from log_partitioner.config.settings import Settings
 from log_partitioner.formats.model import CHAIN_HEADER, PartitionKey
+from log_partitioner.input.decode import ENVELOPE, WEIGHT_PER_BYTE_MAX
 from log_partitioner.input.formats import format_of
+from log_partitioner.input.framing import PLAIN_PREFIXES, SCHEMA_HEADER
 from log_partitioner.partitioning.event_time import EARLIEST_US, LATEST_US
 from log_partitioner.partitioning.locate import is_plain
 
@@ -80,24 +82,28 @@ def is_fast(settings: Settings) -> bool:
 
 
 def why_no_lane(settings: Settings) -> str | None:
-    """Say why there is no fast lane; None if there is one."""
+    """Say which records take no fast lane, and why; None if those of all topics do."""
     if not is_fast(settings):
         return "fast_lane is off" if settings.fast_lane == "off" else "not installed"
-    if settings.topics:
-        return "topics have settings of their own"
+    reasons = [f"{begin}{reason}" for begin, one in settings.each_reading() if (reason := _why_slow(one))]
+    return "; ".join(reasons) or None
+
+
+def has_lane(settings: Settings) -> bool:
+    """Tell whether records of any topic take the fast lane."""
+    return is_fast(settings) and any(_why_slow(one) is None for _, one in settings.each_reading())
+
+
+def _why_slow(settings: Settings) -> str | None:
     if format_of(settings.input).compiled is None:
         return f"input.format is {settings.input.format}"
-    if settings.input.framing != "none":
-        return f"input.framing is {settings.input.framing}"
-    if settings.input.entries_path is not None:
-        if settings.input.envelope == "keep":
-            return "input.envelope is keep"
-        if _only_list(settings.input.entries_path) is None:
-            return "input.entries_path is more than one list"
+    is_kept = settings.input.entries_path is not None and settings.input.envelope == "keep"
     paths = {"user": settings.user.paths, "time": settings.time.paths, "id": settings.id.paths}
     for name, given in paths.items():
         if not all(map(is_plain, given)):
             return f"{name}.paths lead to a header, or into the key or a text"
+        if is_kept and any(map(_leads_into_kept, given)):
+            return f"{name}.paths lead into {ENVELOPE}, as envelope: does"
     if settings.time.format is not None:
         return "time.format is set"
     if str(settings.partition.zone) != "UTC":
@@ -107,10 +113,9 @@ def why_no_lane(settings: Settings) -> str | None:
     return "too many paths" if sum(map(len, paths.values())) >= PATHS_MAX else None
 
 
-def _only_list(path: str) -> str | None:
-    """Return the key of a path that leads to one list at once; None if it does not."""
-    (key, is_list), *further = parse_entries_path(path)
-    return key if is_list and not further else None
+def _leads_into_kept(path: str) -> bool:
+    begin, keys = parse_path(path)
+    return begin == "entry" and keys[0] == ENVELOPE
 
 
 def _rules(settings: Settings) -> dict[str, Any]:
@@ -120,8 +125,11 @@ def _rules(settings: Settings) -> dict[str, Any]:
         "user_paths": tuple(map(parse_path, user.paths)),
         "time_paths": tuple(map(parse_path, times.paths)),
         "id_paths": tuple(map(parse_path, settings.id.paths)),
-        "entries_field": _only_list(source.entries_path) if source.entries_path else None,
+        "prefix": PLAIN_PREFIXES[source.framing],
+        "entries_steps": parse_entries_path(source.entries_path) if source.entries_path else (),
         "entries_max": source.entries_per_record_max,
+        "envelope_kept_as": ENVELOPE if source.envelope == "keep" else None,
+        "copied_max": source.record_bytes_max // WEIGHT_PER_BYTE_MAX,
         "is_ndjson": format_of(source).compiled == "lines",
         "has_fallback": times.missing == "record-timestamp",
         "no_users": user.no_values,
@@ -131,13 +139,7 @@ def _rules(settings: Settings) -> dict[str, Any]:
         "earliest_us": max(times.earliest_us, EARLIEST_US),
         "latest_us": LATEST_US,
         "future_max_us": times.future_max_us,
-        "chain_header": CHAIN_HEADER,
     }
-
-
-def _settings_of_rules(settings: Settings) -> list[Settings]:
-    """Return the settings by the number of their rules: 0 is for topics that have none of their own."""
-    return [settings]
 
 
 class FastLane:
@@ -147,14 +149,21 @@ class FastLane:
         assert native.module is not None, "the fast lane is not installed"
         self._native = native.module
         bounds = settings.schema_bounds._asdict()
-        each = _settings_of_rules(settings)
-        rules = [None if why_no_lane(one) else _rules(one) for one in each]
-        self._lane: log_partitioner_native.Lane = native.module.Lane(rules, bounds, bytes_max)
+        each = [one for _, one in settings.each_reading()]
+        self._rules = [None if _why_slow(one) else _rules(one) for one in each]
+        self._lane: log_partitioner_native.Lane = native.module.Lane(self._rules, bounds, bytes_max)
+        self._rules_of = {topic: number for number, topic in enumerate(settings.topics, 1)}
+        framings = {one.input.framing for one in each}
+        self._telling = {CHAIN_HEADER, SCHEMA_HEADER} if "confluent" in framings else {CHAIN_HEADER}
         self._has_keys = any("key" in (*one.user.paths, *one.time.paths, *one.id.paths) for one in each)
         self._poll: Poll | None = None
         self._columns: log_partitioner_native.Poll | None = None
         self._types = CompiledTypes(self._lane.types)
         self._bytes_max = bytes_max
+
+    def reads(self, topic: str) -> bool:
+        """Return whether any record of a source topic is plain."""
+        return self._rules[self._rules_of.get(topic, 0)] is not None
 
     def begin(self) -> CompiledTypes:
         """Begin a batch; returns its types. Too many are forgotten before."""
@@ -224,7 +233,7 @@ class FastLane:
         if poll.with_headers:
             values = values.copy()
             for place, names in poll.with_headers.items():
-                if names is None or CHAIN_HEADER in names:
+                if names is None or not names.isdisjoint(self._telling):
                     values[place] = None
         columns: log_partitioner_native.Poll = self._native.Poll(
             values,
@@ -232,7 +241,7 @@ class FastLane:
             poll.tp_of,
             poll.offsets,
             poll.timestamps_ms,
-            [0] * len(poll.tps),
+            [self._rules_of.get(tp.topic, 0) for tp in poll.tps],
         )
         return columns
 

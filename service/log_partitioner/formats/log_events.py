@@ -76,7 +76,7 @@ class WorkerStarted(LogEvent, frozen=True, tag="worker_started"):
     """The process is assembled and begins to work.
 
     `group`, `protocol`: of the consumer group; `topics`: the source topics; `bucket`: for the objects; `http_port`: for
-    probes and metrics; `version`: of the product; `fast_lane`: "on", or the reason for its absence.
+    probes and metrics; `version`: of the product; `fast_lane`: "on", or which records take none, and why.
     """
 
     group: str

@@ -29,6 +29,7 @@ from log_partitioner.input.json_text import FAST_REFUSALS, WHITE, JsonDecoder, U
 from log_partitioner.input.parts import PartReader, is_list, is_object, members_of, not_too_many, text_of
 
 ENVELOPE = "_envelope"
+WEIGHT_PER_BYTE_MAX = 3  # `1.0` weighs 8
 _BRACE = ord("{")
 _READERS_MAX = 256  # schemas of a registry that are in use at once
 
@@ -260,7 +261,7 @@ class RecordDecoder:
 def weight_and_depth(value: Any) -> tuple[int, int]:
     """Return how much a copy of a value weighs, and how deep it nests.
 
-    Texts weigh their bytes, integers their digits, anything else 8.
+    Texts weigh their bytes, integers their digits, anything else 8: no more than WEIGHT_PER_BYTE_MAX of its JSON text.
     """
     weight, depth, level = 0, 0, [value]
     while level:

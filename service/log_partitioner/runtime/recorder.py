@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from log_partitioner.avro.entry_types import EntryTypes
 from log_partitioner.avro.infer import TooDeepError, TooManyFieldsError
 from log_partitioner.batch.batch import Batch, ClosedBatch, Opening
-from log_partitioner.batch.fast_lane import FastLane, TakenRun, TakenSpan, is_fast, why_no_lane
+from log_partitioner.batch.fast_lane import FastLane, TakenRun, TakenSpan, has_lane, is_fast
 from log_partitioner.batch.messages import dead_letters_of
 from log_partitioner.batch.progress import Progress, Tracker
 from log_partitioner.batch.rows import Rows
@@ -50,7 +50,7 @@ class Recorder:
         self._bounds = settings.schema_bounds
         self._spool = spool
         self._types = EntryTypes(settings.schema_bounds)
-        self._lane = None if why_no_lane(settings) else FastLane(settings)
+        self._lane = FastLane(settings) if has_lane(settings) else None
 
     # What is owned.
 
@@ -81,10 +81,9 @@ class Recorder:
         """Whether the open batch covers any offset."""
         return not self._tracker.is_empty
 
-    @property
-    def has_lane(self) -> bool:
-        """Whether there is a fast lane."""
-        return self._lane is not None
+    def has_lane(self, topic: str) -> bool:
+        """Return whether there is a fast lane for records of a source topic."""
+        return self._lane is not None and self._lane.reads(topic)
 
     def load(self) -> FlushLoad:
         """Return the contents of the open batch."""

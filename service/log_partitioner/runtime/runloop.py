@@ -136,7 +136,7 @@ class Runloop:
     def _take(self, poll: Poll, first: int, stop: int) -> int:
         """Record plain records at once, up to the next look at the size of the batch; returns how many."""
         recorder, size_max = self.recorder, self.controller.state.size_max
-        if not recorder.has_lane or recorder.opening is None:
+        if recorder.opening is None or not recorder.has_lane(poll.tps[poll.tp_of[first]].topic):
             return 0
         if self.controller.state.to_seek or self._crash_guard.is_alone:
             return 0
@@ -175,7 +175,7 @@ class Runloop:
             return "rewound"
         if record.offset > expected:
             self._gaps.setdefault(tp, []).append((expected, record.offset))
-        self._one_by_one += self.recorder.has_lane
+        self._one_by_one += self.recorder.has_lane(tp.topic)
         self._look()
         return None
 

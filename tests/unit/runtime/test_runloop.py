@@ -294,7 +294,7 @@ def test_covered_records_that_come_again_are_refused() -> None:
     worker.consumer.seek(P0, CommittedOffset(0), deadline=Deadline.after(1.0, rig.clock.now_s))
     worker.step()
     assert worker.metrics.total("records_refused", cause="covered") == 3
-    assert worker.metrics.total("slow_lane_records") == worker.recorder.has_lane
+    assert worker.metrics.total("slow_lane_records") == worker.recorder.has_lane(P0.topic)
     assert worker.recorder.load().entries == 3
     rig.drain()
 

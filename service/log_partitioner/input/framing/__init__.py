@@ -6,9 +6,15 @@ from collections.abc import Callable
 
 from log_partitioner.formats.model import Headers
 from log_partitioner.formats.schema import SchemaRef
+from log_partitioner.input.framing.apicurio8 import PLAIN as APICURIO8
 from log_partitioner.input.framing.apicurio8 import apicurio8
+from log_partitioner.input.framing.confluent import HEADER as SCHEMA_HEADER
+from log_partitioner.input.framing.confluent import PLAIN as CONFLUENT
 from log_partitioner.input.framing.confluent import confluent
+from log_partitioner.input.framing.glue import PLAIN as GLUE
 from log_partitioner.input.framing.glue import glue
+
+__all__ = ["FRAMINGS", "PLAIN_PREFIXES", "SCHEMA_HEADER", "Unframe"]
 
 Unframe = Callable[[bytes, Headers, int], tuple[SchemaRef | None, bytes]]
 """Returns the name of the schema, None if it cannot be read, and the payload, of so many bytes at most, of a value.
@@ -17,3 +23,6 @@ It raises nothing but UndecodableError.
 """
 
 FRAMINGS: dict[str, Unframe | None] = {"none": None, "confluent": confluent, "apicurio8": apicurio8, "glue": glue}
+
+PLAIN_PREFIXES = {"none": (b"", 0), "confluent": CONFLUENT, "apicurio8": APICURIO8, "glue": GLUE}
+"""How a value begins behind which the payload stands as it is, from which byte on, unless SCHEMA_HEADER says more."""

@@ -9,6 +9,7 @@ from log_partitioner.input.json_text import UndecodableError
 
 _ID_MAX = 2**63 - 1
 _PREFIX_BYTES = 9  # a zero, and the id
+PLAIN = b"\0", _PREFIX_BYTES
 
 
 def apicurio8(value: bytes, _headers: Headers, _bytes_max: int) -> tuple[SchemaRef | None, bytes]:

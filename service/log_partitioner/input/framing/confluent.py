@@ -9,6 +9,7 @@ from log_partitioner.input.json_text import UndecodableError
 
 HEADER = "__value_schema_id"
 _PREFIX_BYTES = 5  # a zero, and the id
+PLAIN = b"\0", _PREFIX_BYTES
 _ID_MAX = 2**31 - 1
 _GUID_BYTES = 17  # a one, and the GUID
 

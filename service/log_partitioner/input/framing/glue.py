@@ -9,6 +9,7 @@ from log_partitioner.input.json_text import UndecodableError
 
 _PREFIX_BYTES = 18  # a version, a kind of compression, a UUID
 _PLAIN, _ZLIB = b"\3\0", b"\3\5"
+PLAIN = _PLAIN, _PREFIX_BYTES
 
 
 def glue(value: bytes, _headers: Headers, bytes_max: int) -> tuple[None, bytes]:
