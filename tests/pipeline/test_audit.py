@@ -65,12 +65,16 @@ def lags(result: Result) -> list[tuple[int, int, int]]:
 
 @pytest.fixture(scope="module")
 def deployment(kafka: KafkaHelper, s3: S3Helper, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
-    """One worker's run that all tests audit, in several flushes; they must not change what it left."""
+    """One worker's run that all tests audit, in several flushes; they must not change what it left.
+
+    The worker, and so the audit, has its topic by a pattern.
+    """
     root = tmp_path_factory.mktemp("audit")
     settings = {"LOGP_ID__PATHS": '["id"]', "LOGP_LAYOUT": "file"}  # packs: test_layouts
     with Deployment(
         kafka=kafka, s3=s3, names=Names("audit"), root=root, partitions=PARTITIONS, settings=settings
     ) as one:
+        one.settings(LOGP_KAFKA__SOURCE_TOPICS=f"^{one.source.removesuffix('source')}s[a-z]+")
         some = list(records())
         for number in range(FLUSHES):
             run_through(one, some[number * RECORDS // FLUSHES : (number + 1) * RECORDS // FLUSHES])

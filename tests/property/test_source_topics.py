@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from log_partitioner.config.source_topics import SourceNames, entry_of
+from log_partitioner.config.source_topics import SourceNames, entries_of
 
 EXTENDED, NOSUB = 1, 8  # of glibc and musl
 C = ctypes.CDLL(None)
@@ -48,7 +48,7 @@ TOPICS = st.text("ab1-._", min_size=1, max_size=5)
 @given(ENTRIES, st.lists(TOPICS, min_size=1, max_size=20))
 def test_pattern_means_the_same_to_library_brokers_and_us(entry: tuple[str, str], topics: list[str]) -> None:
     """Brokers match all of a name against every pattern of a member in parentheses; the library searches."""
-    pattern = entry_of("^" + "".join(entry))
+    (pattern,) = entries_of(("^" + "".join(entry),))
     names = SourceNames([pattern])
     (subscribed,) = names.subscription()
     for topic in topics:
@@ -64,8 +64,8 @@ def test_pattern_means_the_same_to_library_brokers_and_us(entry: tuple[str, str]
 )  # fmt: skip
 def test_pattern_that_not_all_read_alike_is_refused(pattern: str) -> None:
     """POSIX has no escapes of letters, Python no classes by name, and braces and commas would part a list."""
-    with pytest.raises(ValueError, match=re.escape("a pattern that all of a name matches, as ^app-.*")):
-        entry_of(pattern)
+    with pytest.raises(ValueError, match=re.escape(f"has {pattern}, which is no pattern")):
+        entries_of(("app", pattern))
 
 
 def test_names_and_patterns_say_which_topics_are_meant() -> None:

@@ -42,6 +42,8 @@ REFUSED = [
     Mistake(3, {"LOGP_KAFKA_BOOTSTRAP_SERVERS": "b:1"}, "LOGP_KAFKA_BOOTSTRAP_SERVERS names no setting: did you mean LOGP_KAFKA__BOOTSTRAP_SERVERS?"),
     Mistake(4, {"LOGP_S3__BUCKET": "", "LOG_S3__BUCKET": "b"}, "LOGP_S3__BUCKET is not set (LOG_S3__BUCKET is: its prefix must be LOGP_)"),
     Mistake(5, {"LOGP_KAFKA__SOURCE_TOPICS": '["a", "b"'}, '(LOGP_KAFKA__SOURCE_TOPICS) must be a list: a,b or, as JSON, ["a", "b"]'),
+    Mistake(5, {"LOGP_USER__PATHS": '["a", 1]'}, "(LOGP_USER__PATHS): element 2 must be text"),
+    Mistake(50, {"LOGP_KAFKA__SOURCE_TOPICS": r"a,^app-\d"}, r"(LOGP_KAFKA__SOURCE_TOPICS) has ^app-\d, which is no pattern: ^, then letters, digits, . _ - \. [a-z] ( | ) * + ?"),
     Mistake(7, {"LOGP_FLUSH__INTERVAL_S": "30sec"}, "(LOGP_FLUSH__INTERVAL_S) must be a time such as 500ms, 30s, 5m"),
     Mistake(7, {"LOGP_SPOOL__BYTES_MAX": "2G"}, "(LOGP_SPOOL__BYTES_MAX) must be a size such as 64KiB, 256MiB or 2GiB"),
     Mistake(8, {"LOGP_LAYOUT": "packed"}, "layout (LOGP_LAYOUT) must be 'auto', 'pack' or 'file'"),

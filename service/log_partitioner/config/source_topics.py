@@ -10,28 +10,28 @@ import re
 from collections.abc import Iterable
 from typing import Annotated
 
-from pydantic import AfterValidator, BeforeValidator
+from pydantic import AfterValidator
 
-from log_partitioner.config.section import list_of
+from log_partitioner.config.section import Names
 
 _CLASS = r"\[\^?(?:[A-Za-z0-9._](?:-[A-Za-z0-9._])?)+-?\]"
 _REPEATABLE = rf"(?:[A-Za-z0-9._-]|\\\.|{_CLASS}|\))[*+?]?"
 _BEFORE_MORE = r"[(|](?![|)$]|\Z)"  # an empty alternative is undefined in POSIX
 _PATTERN = re.compile(rf"\^(?!\|)(?:{_REPEATABLE}|{_BEFORE_MORE})+\$?")
-PATTERN = (
-    "must be a name, or a pattern that all of a name matches, as ^app-.*: ^, and then "
-    r"letters, digits, . _ - \. [a-z] ( | ) * + ?"
-)
 
 
-def entry_of(given: str) -> str:
-    """Return a name or a pattern; `config.checks` judges names.
+def entries_of(given: tuple[str, ...]) -> tuple[str, ...]:
+    """Return names and patterns; `config.checks` judges names.
 
     Raises:
-        ValueError: it begins as a pattern, and is none.
+        ValueError: one begins as a pattern, and is none.
     """
-    if is_pattern(given) and not _means_the_same(given):
-        raise ValueError(PATTERN)
+    for entry in given:
+        if is_pattern(entry) and not _means_the_same(entry):
+            raise ValueError(
+                rf"has {entry}, which is no pattern: ^, then letters, digits, . _ - \. [a-z] ( | ) * + ?, and all of a "
+                "name matches it, as ^app-.*"
+            )
     return given
 
 
@@ -51,7 +51,7 @@ def is_pattern(entry: str) -> bool:
     return entry.startswith("^")
 
 
-SourceEntries = Annotated[tuple[Annotated[str, AfterValidator(entry_of)], ...], BeforeValidator(list_of)]
+SourceEntries = Annotated[Names, AfterValidator(entries_of)]
 
 
 class SourceNames:

@@ -121,7 +121,8 @@ class _Sources:
 
     def leave_out(self, path: SettingPath, inside: tuple[int | str, ...]) -> bool:
         """Leave one name out of an object, so that the others are still judged; returns whether that is all."""
-        values = object_of(self.values[path[0]].get(path[-1])) if path[1:] and inside else None
+        is_object = bool(path[1:] and inside and isinstance(inside[0], str))  # a number is the place in a list
+        values = object_of(self.values[path[0]].get(path[-1])) if is_object else None
         if not isinstance(values, dict):
             return False
         self.values[path[0]][path[-1]] = {name: value for name, value in values.items() if name != inside[0]}
