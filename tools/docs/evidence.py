@@ -35,6 +35,7 @@ def evidence_page(directory: Path) -> str:
         "runs": _runs(runs),
         "course": _course(pieces),
         "seeds": _seeds(seeds),
+        "fuzzing": _fuzzing(_lines(directory / "fuzzing.jsonl")),
     }
     frame = (directory / "frame.md.in").read_text(encoding="utf-8")
     return _PLACE.sub(lambda place: tables[place.group(1)], frame)
@@ -174,3 +175,13 @@ def _seeds(runs: Sequence[Figures]) -> str:
     head = ("seeds", "failed", "median events", "median rebalances", "median faults", "CPU s a seed")
     counts = ", ".join(f"{name} {number:,}" for name, number in sorted(happened.items()))
     return f"{_table(head, rows)}\n\nWhat happened in them: {counts or 'nothing yet'}."
+
+
+def _fuzzing(runs: Sequence[Figures]) -> str:
+    """Add up the runs of each format."""
+    rows = []
+    for name in sorted({run["format"] for run in runs}):
+        own = [run for run in runs if run["format"] == name]
+        minutes, inputs, failed = (sum(run[what] for run in own) for what in ("cpu_minutes", "inputs", "failed"))
+        rows.append((name, f"{minutes:.1f}", f"{inputs:,}", failed))
+    return _table(("format", "minutes of CPU", "inputs", "runs that ended with an input that failed"), rows)

@@ -15,7 +15,9 @@ RUN: dict[str, Any] = {
     "batches_given_up": {"Lost": 2}, "recovery_s": {"worker-kill": quantiles([2.0, 3.0])}, "verified_entries": 1_090,
     "unverified_entries": 10, "violations": [], "audit": {"verdict": "clean", "findings": {}},
 }  # fmt: skip
-FRAME = "\n".join(f"{{{name}}}" for name in ("summary", "matrix", "matrix_python", "faults", "runs", "course", "seeds"))
+FRAME = "\n".join(
+    f"{{{name}}}" for name in ("summary", "matrix", "matrix_python", "faults", "runs", "course", "seeds", "fuzzing")
+)
 
 
 def _page(directory: Path, **recorded: dict[str, Any]) -> str:
@@ -42,3 +44,10 @@ def test_run_whose_logs_broke_a_rule_lost_nothing(tmp_path: Path) -> None:
     assert "at the end | **0** |" in page
     assert "below | 1 of 1 |" in page
     assert page.count("verify-logs: exit code 1") == 1
+
+
+def test_runs_of_a_fuzzer_add_up_by_format(tmp_path: Path) -> None:
+    """One that ended with an input that failed stays in the sum."""
+    run = {"format": "avro", "cpu_minutes": 1.5, "inputs": 1_000, "failed": 1}
+    (tmp_path / "fuzzing.jsonl").write_text("".join(f"{json.dumps(one)}\n" for one in (run, run | {"failed": 0})))
+    assert "| avro | 3.0 | 2,000 | 1 |" in _page(tmp_path)

@@ -23,7 +23,6 @@ from log_partitioner.partitioning.partitioner import Partitioner, Placement
 from tests.fakes.lanes import decode_alike, settings
 from tests.strategies import times_as_many
 
-pytest.importorskip("re2", reason="the extra formats is not installed")
 PATTERN = r"(?P<time>\S+) (?P<level>[A-Z]+)(?: \[(?P<thread>[^]]*)\])? (?P<user>\S+): (?P<message>.*)"
 LINE = "2026-03-04T05:06:07,123 WARN [main] ann: gone"
 ENTRY = {"time": "2026-03-04T05:06:07,123", "level": "WARN", "thread": "main", "user": "ann", "message": "gone"}
