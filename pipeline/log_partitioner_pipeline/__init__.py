@@ -3,6 +3,7 @@
     cli.py            python -m log_partitioner_pipeline JOB
     signals.py        ended by SIGTERM within seconds, whatever it does
     config.py         settings of the jobs, beside those of the worker
+    metrics.py        gauges of table and audit, on a port or in a file
     session.py        the Spark session; the only place with Spark options
     python_daemon.py  the parent of Spark's Python workers
 

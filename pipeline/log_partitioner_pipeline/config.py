@@ -94,6 +94,10 @@ class MaterializeSettings(Section):
     """References in one commit, unless one message alone has more; more make fewer, larger files, and more to do again after a kill."""
     interval_s: PositiveSeconds = 60
     """Seconds from one catching-up of a continuous run to the next, at least; none pass while it is behind."""
+    metrics_file: Path | None = None
+    """File for metrics of the table, written when everything is in it, as Prometheus' textfile collector reads them."""
+    metrics_port: int | None = Field(None, ge=1, le=65535)
+    """Port for the same metrics, for a continuous run."""
 
 
 class ActivitySettings(Section):

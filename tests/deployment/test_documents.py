@@ -8,13 +8,12 @@ import pytest
 from log_partitioner.adapters.metrics import PrometheusMetrics
 from log_partitioner.config.settings import PREFIX, Settings
 from log_partitioner.config.sources import SourcedSettings, variable_of
-from log_partitioner_pipeline.audit import metrics as audit
 from log_partitioner_pipeline.config import PREFIX as PIPELINE_PREFIX
 from log_partitioner_pipeline.config import PipelineSettings
 from tests.deployment.tools import ROOT, RULES
 from tools.docs.__main__ import main, outdated
 from tools.docs.configuration import pipeline_page, worker_page
-from tools.docs.metrics import metric_names, metrics_page
+from tools.docs.metrics import JOBS, metric_names, metrics_page
 from tools.docs.settings_schema import groups
 
 RULES_TEST = ROOT / "tests" / "deployment" / "log-partitioner.test.yaml"
@@ -55,9 +54,9 @@ def test_metrics_page_has_every_metric_of_the_exposition() -> None:
         r"^# TYPE (log_partitioner_\w+) (\w+)$", PrometheusMetrics().exposition().decode(), re.MULTILINE
     )
     rows = re.findall(r"^\| `(\w+)` \| (\w+) \|", metrics_page(), re.MULTILINE)
-    of_audits = {(f"{audit.PREFIX}_{name}", "gauge") for name in audit.GAUGES}
+    of_jobs = {(f"{job.prefix}_{name}", "gauge") for job in JOBS for name in job.gauges}
 
-    assert sorted(set(rows) - of_audits) == sorted(exposed)
+    assert sorted(set(rows) - of_jobs) == sorted(exposed)
 
 
 def test_alerts_use_metrics_that_exist() -> None:

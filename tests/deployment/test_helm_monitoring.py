@@ -68,12 +68,14 @@ def test_chart_rules_are_those_of_the_file_with_labels_for_routing(tmp_path: Pat
         "prometheusRule.enabled=true",
         "prometheusRule.ruleLabels.team=a",
         "prometheusRule.disabled={LogPartitionerLag}",
+        "prometheusRule.runbookUrl=https://wiki/RUNBOOK.md",
         namespace="prod",
     )
-    (group,) = manifests["PrometheusRule"]["spec"]["groups"]
+    rules = [rule for group in manifests["PrometheusRule"]["spec"]["groups"] for rule in group["rules"]]
 
-    assert [rule["alert"] for rule in group["rules"]] == [name for name in names if name != "LogPartitionerLag"]
-    for rule in group["rules"]:
+    assert [rule["alert"] for rule in rules] == [name for name in names if name != "LogPartitionerLag"]
+    for rule in rules:
+        assert rule["annotations"]["runbook_url"] == f"https://wiki/RUNBOOK.md#{rule['alert'].lower()}"
         assert rule["labels"].items() >= {"team": "a", "namespace": "prod", "release": "logs"}.items()
         assert set(rule["labels"]) > {"team", "severity"}
 
@@ -92,8 +94,11 @@ def test_chart_rules_judge_their_own_release_only(tmp_path: Path) -> None:
         f"log_partitioner_ready{{{mine}}}": "0x30",
         f"log_partitioner_ready{{{other}}}": "0x30",
         f"log_partitioner_build_info{{{other}}}": "1x30",
+        'log_partitioner_audit_findings{group="prod.logs.log-partitioner", kind="missing"}': "1x30",
+        'log_partitioner_audit_findings{group="prod.other.log-partitioner", kind="missing"}': "1x30",
     }
-    fired = 'alertname, namespace, pod, release) (ALERTS{alertstate="firing"})'
+    fired = 'alertname, group, namespace, pod, release) (ALERTS{alertstate="firing"})'
+    ours = 'namespace="prod", group="prod.logs.log-partitioner"'
     _prometheus_says(
         tmp_path,
         {
@@ -105,7 +110,12 @@ def test_chart_rules_judge_their_own_release_only(tmp_path: Path) -> None:
                     "eval_time": "20m",
                     "exp_samples": [
                         {"labels": f'{{alertname="LogPartitioner{name}", release="logs", {labels}}}', "value": 1}
-                        for name, labels in (("Held", mine), ("NotReady", mine), ("Absent", 'namespace="prod"'))
+                        for name, labels in (
+                            ("Held", mine),
+                            ("NotReady", mine),
+                            ("Absent", 'namespace="prod"'),
+                            ("AuditFindings", ours),
+                        )
                     ],
                 }
             ],

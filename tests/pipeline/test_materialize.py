@@ -1,6 +1,7 @@
 """References into the table: every entry once, every value under its original name, whatever conflicts."""
 
 import json
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from log_partitioner.proof.oracle.equal import canonical
 from log_partitioner_pipeline.errors import PipelineError, TableError
 from log_partitioner_pipeline.jobs.materialize import Materialize
 from log_partitioner_pipeline.kafka import ask_topic_id, partition_ends
+from log_partitioner_pipeline.metrics import TABLE, read_gauge
 from tests.integration.harness import Deployment
 from tests.integration.one_worker import run_through
 from tests.pipeline.conftest import Lake
@@ -105,24 +107,41 @@ def test_missing_object_is_named(
 
 
 def test_retention_of_what_was_read_is_no_loss(
-    conflicting: tuple[Deployment, Places], lake_of: Callable[..., Lake], kafka: KafkaHelper, names: Names
+    conflicting: tuple[Deployment, Places],
+    lake_of: Callable[..., Lake],
+    kafka: KafkaHelper,
+    names: Names,
+    tmp_path: Path,
 ) -> None:
-    """What was read may go, with the markers behind it; what was not is missed, in a new partition too."""
+    """What was read may go, with the markers behind it; what was not is missed, in a new partition too.
+
+    Metrics say when the table last had everything: a run that stops leaves them as they were.
+    """
     deployment, _ = conflicting
     read, unread = [alone(reference) for reference in deployment.references()[:2]]
     topic = kafka.create_topic(names.topic("references"), partitions=2)
-    lake = lake_of(deployment, LOGP_KAFKA__REFERENCES_TOPIC=topic)
+    file = tmp_path / "table.prom"
+    lake = lake_of(deployment, LOGP_KAFKA__REFERENCES_TOPIC=topic, PIPELINE_MATERIALIZE__METRICS_FILE=str(file))
     produce_in_transaction(kafka, topic, 0, read)
+    begun_s = time.time()
     Materialize(lake.spark, lake.settings).run(continuous=False)
+    committed_s = read_gauge(file, f"{TABLE.prefix}_last_commit_timestamp_seconds")
+    assert committed_s is not None
+    assert committed_s >= begun_s
     entries = lake.spark.table(lake.table).count()
     delete_everything(kafka, topic, 0)
     Materialize(lake.spark, lake.settings).run(continuous=False)
     assert lake.spark.table(lake.table).count() == entries > 0
+    caught_up_s = read_gauge(file, f"{TABLE.prefix}_caught_up_timestamp_seconds")
+    assert caught_up_s is not None
+    assert caught_up_s > committed_s
+    assert read_gauge(file, f"{TABLE.prefix}_offsets_behind") == 0
 
     produce_in_transaction(kafka, topic, 1, unread)
     delete_everything(kafka, topic, 1)
     with pytest.raises(PipelineError, match=r"deleted before they were read: .*\{\"1\": \[0, 2\]\}"):
         Materialize(lake.spark, lake.settings).run(continuous=False)
+    assert read_gauge(file, f"{TABLE.prefix}_caught_up_timestamp_seconds") == caught_up_s
 
 
 def test_a_topic_made_anew_is_refused(

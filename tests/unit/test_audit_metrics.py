@@ -7,12 +7,12 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from log_partitioner.formats.findings import Kind
-from log_partitioner_pipeline.audit import metrics
 from log_partitioner_pipeline.audit.metrics import AuditMetrics, last_success_in
 from log_partitioner_pipeline.config import load_all
 from log_partitioner_pipeline.errors import PipelineError
 from log_partitioner_pipeline.jobs import audit
 from log_partitioner_pipeline.jobs.audit_options import add_audit_arguments
+from log_partitioner_pipeline.metrics import AUDIT
 from tests.unit.report.world import missing, result
 
 CLEAN_S = 1_700_000_000.0
@@ -37,8 +37,8 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def told(file: Path) -> dict[str, float]:
     """Read a textfile: what it says of all but findings."""
     families = text_string_to_metric_families(file.read_text(encoding="utf-8"))
-    samples = (sample for family in families for sample in family.samples if not sample.labels)
-    return {sample.name.removeprefix(f"{metrics.PREFIX}_"): sample.value for sample in samples}
+    samples = (sample for family in families for sample in family.samples if "kind" not in sample.labels)
+    return {sample.name.removeprefix(f"{AUDIT.prefix}_"): sample.value for sample in samples}
 
 
 def audited(*outcomes: object, argument: str = "--examples=1") -> None:
@@ -65,7 +65,7 @@ def audited(*outcomes: object, argument: str = "--examples=1") -> None:
 
 def test_nothing_in_the_file_grows_old(file: Path) -> None:
     """Whatever says how long ago is a moment: the file is read hours after it was written."""
-    one = AuditMetrics()
+    one = AuditMetrics("g")
     one.observe(CLEAN, now=CLEAN_S)
     one.write(file)
     assert told(file) == {

@@ -53,7 +53,7 @@ def periodic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., R
     add_audit_arguments(parser)
 
     def make(outcomes: list[Result | Exception], *, at_the_end: Callable[[int], None] = lambda _: None) -> Runs:
-        runs = Runs(lambda: None, load_all(), parser.parse_args(["--every", "0.01s"]), AuditMetrics())  # type: ignore[arg-type, return-value]
+        runs = Runs(lambda: None, load_all(), parser.parse_args(["--every", "0.01s"]), AuditMetrics("g"))  # type: ignore[arg-type, return-value]
         left = iter(outcomes)
 
         class Told:
@@ -88,9 +88,9 @@ def test_it_goes_on_after_what_cannot_be_told(periodic: Callable[..., Runs], tmp
         (0, []),
     ], "the newest three"
     metrics = (tmp_path / "audit.prom").read_text(encoding="utf-8")
-    assert "log_partitioner_audit_exit_code 0.0" in metrics
-    assert 'log_partitioner_audit_findings{kind="missing"} 0.0' in metrics
-    assert "log_partitioner_audit_last_success_timestamp_seconds 0.0" not in metrics
+    assert 'log_partitioner_audit_exit_code{group="g"} 0.0' in metrics
+    assert 'log_partitioner_audit_findings{group="g",kind="missing"} 0.0' in metrics
+    assert 'log_partitioner_audit_last_success_timestamp_seconds{group="g"} 0.0' not in metrics
 
 
 def test_it_goes_on_after_a_result_that_cannot_be_written(
@@ -107,8 +107,8 @@ def test_it_goes_on_after_a_result_that_cannot_be_written(
     clean = [result(run_id=name, started_at_ms=4_000_000_000_000 + at) for at, name in enumerate("ab")]
     run_until_stopped(periodic(clean, at_the_end=look_and_mend))
     assert [decode(file.read_bytes()).run_id for file in kept(tmp_path / "history")] == ["b"]
-    assert "log_partitioner_audit_exit_code 2.0" in said[0]
-    assert "log_partitioner_audit_last_success_timestamp_seconds 0.0" in said[0]
+    assert 'log_partitioner_audit_exit_code{group="g"} 2.0' in said[0]
+    assert 'log_partitioner_audit_last_success_timestamp_seconds{group="g"} 0.0' in said[0]
     assert "the result cannot be written" in "".join(capsys.readouterr())
 
 
@@ -122,8 +122,8 @@ def test_metrics_are_served_while_it_goes_on(periodic: Callable[..., Runs]) -> N
 
     found = result([(Kind.MISSING, [missing(1), missing(2)])])
     run_until_stopped(periodic([found, BrokerError("no broker answers")], at_the_end=ask))
-    assert 'log_partitioner_audit_findings{kind="missing"} 2.0' in answers[0]
-    assert "log_partitioner_audit_last_success_timestamp_seconds 0.0" in answers[0]
+    assert 'log_partitioner_audit_findings{group="g",kind="missing"} 2.0' in answers[0]
+    assert 'log_partitioner_audit_last_success_timestamp_seconds{group="g"} 0.0' in answers[0]
 
 
 def test_mistake_of_ours_is_told_as_one(periodic: Callable[..., Runs], tmp_path: Path) -> None:

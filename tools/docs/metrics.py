@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 
 from log_partitioner.adapters.metrics import METRICS, PREFIX, Metric
-from log_partitioner_pipeline.audit import metrics as audit
+from log_partitioner_pipeline.metrics import AUDIT, TABLE, Declared
 from tools.docs.tables import code, table
 
 _HEAD = """\
@@ -21,28 +21,28 @@ listed here. Beside these are `process_*` and `python_info`, which Prometheus' c
 [what to do about each](RUNBOOK.md#alerts).
 
 """
-_AUDIT = """
-## The audit on Spark
+_PIPELINE = """
+## The pipeline
 
-These describe the last audit; served on `PIPELINE_AUDIT__METRICS_PORT`, written to `PIPELINE_AUDIT__METRICS_FILE`.
-Declared in `pipeline/log_partitioner_pipeline/audit/metrics.py`.
+Gauges, declared in `pipeline/log_partitioner_pipeline/metrics.py`; `group` is the worker's `kafka.group_id`. Those of
+the table are served on `PIPELINE_MATERIALIZE__METRICS_PORT` and written to `PIPELINE_MATERIALIZE__METRICS_FILE`. Those
+of the audit on Spark describe the last audit; served on `PIPELINE_AUDIT__METRICS_PORT`, written to
+`PIPELINE_AUDIT__METRICS_FILE`.
 
 """
+JOBS = (TABLE, AUDIT)
 
 
 def metrics_page() -> str:
     """Write the page."""
-    of_audit = (
-        (code(f"{audit.PREFIX}_{name}"), "gauge", "; ".join(_labels(labels)), text)
-        for name, (text, labels) in audit.GAUGES.items()
-    )
     columns = ("metric", "type", "labels", "meaning")
-    return _HEAD + table(columns, _rows()) + _AUDIT + table(columns, of_audit)
+    of_jobs = (row for job in JOBS for row in _rows_of(job))
+    return _HEAD + table(columns, _rows()) + _PIPELINE + table(columns, of_jobs)
 
 
 def metric_names() -> frozenset[str]:
     """Name every series that a rule may use."""
-    names = set()
+    names = {f"{job.prefix}_{name}" for job in JOBS for name in job.gauges}
     for name, metric in METRICS.items():
         parts = ("_bucket", "_sum", "_count") if metric.kind == "histogram" else ("",)
         names |= {f"{_full(name, metric)}{part}" for part in parts}
@@ -52,6 +52,11 @@ def metric_names() -> frozenset[str]:
 def _rows() -> Iterator[tuple[str, str, str, str]]:
     for name, metric in METRICS.items():
         yield code(_full(name, metric)), metric.kind, "; ".join(_labels(metric.labels)), metric.text
+
+
+def _rows_of(job: Declared) -> Iterator[tuple[str, str, str, str]]:
+    for name, (text, labels) in job.gauges.items():
+        yield code(f"{job.prefix}_{name}"), "gauge", "; ".join(_labels({"group": (), **labels})), text
 
 
 def _labels(labels: Mapping[str, Collection[str]]) -> Iterator[str]:

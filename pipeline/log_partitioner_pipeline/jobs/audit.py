@@ -39,7 +39,8 @@ def run(settings: JobSettings, arguments: argparse.Namespace) -> int:
         PipelineError: the audit cannot be done at all; a periodic one keeps that as a result and goes on.
     """
     file = settings.pipeline.audit.metrics_file
-    metrics = AuditMetrics(None if file is None else last_success_in(file))
+    group = settings.worker.kafka.group_id
+    metrics = AuditMetrics(group, None if file is None else last_success_in(file))
     try:
         return _start(settings, arguments, metrics).run()
     except Exception:

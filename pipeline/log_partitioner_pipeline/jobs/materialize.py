@@ -25,6 +25,7 @@ from log_partitioner_pipeline.columns import Struct, wanted_by
 from log_partitioner_pipeline.complete import Completeness
 from log_partitioner_pipeline.entries import EntryTable
 from log_partitioner_pipeline.errors import PipelineError
+from log_partitioner_pipeline.metrics import TABLE, Gauges
 from log_partitioner_pipeline.objects import Objects
 from log_partitioner_pipeline.parquet import write_files
 from log_partitioner_pipeline.pieces import projection_text
@@ -37,6 +38,7 @@ from log_partitioner_pipeline.whose import OneHistory, claim, history_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from pyspark.sql import SparkSession
 
@@ -88,6 +90,7 @@ class Materialize:
         self._complete = Completeness({})
         self._history = OneHistory(settings.worker.kafka, None)
         self._progress = StepProgress(spark, "materialize")
+        self._metrics = Gauges(TABLE, settings.worker.kafka.group_id)
 
     @property
     def table_name(self) -> str:
@@ -100,6 +103,8 @@ class Materialize:
         Raises:
             PipelineError: it cannot go on; nothing is half done.
         """
+        if continuous and self._settings.metrics_port is not None:
+            self._serve(self._settings.metrics_port)
         self._table.ensure()
         self._history = history_of(self._spark, self._table.name, self._worker.kafka)
         self._offsets = self._table.position().offsets
@@ -132,12 +137,31 @@ class Materialize:
         known = self._references.known(self._offsets, ends)
         require_unbroken(self._offsets, known, self._topic)
         behind = count_behind(self._offsets, known)
+        self._metrics.set("offsets_behind", behind)
         self._progress.step("references", total=behind, unit="offsets")
         for one in self._slices(ends):
             self._commit(one)
-            self._progress.reach(behind - count_behind(one.offsets, known))
+            left = count_behind(one.offsets, known)
+            self._progress.reach(behind - left)
+            self._metrics.set("offsets_behind", left)
+            self._metrics.set("last_commit_timestamp_seconds", time.time())
         if lineage is not None and not open_ones:
             self._table.set_properties(self._complete.reach(now, committed))
+        self._metrics.set("caught_up_timestamp_seconds", time.time())
+        if self._settings.metrics_file is not None:
+            self._write(self._settings.metrics_file)
+
+    def _serve(self, port: int) -> None:
+        try:
+            self._metrics.serve(port)
+        except OSError as error:
+            raise PipelineError(f"no metrics on PIPELINE_MATERIALIZE__METRICS_PORT {port}: {error}") from error
+
+    def _write(self, file: Path) -> None:
+        try:
+            self._metrics.write(file)
+        except OSError as error:  # the table is what matters
+            self._log.warning("metrics_not_written", file=str(file), message=str(error))
 
     def _slices(self, ends: dict[int, Ends]) -> Iterator[Slice[Reference]]:
         """Read on to these ends: what the topic has lost from the table of references, then the topic."""

@@ -31,7 +31,7 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runs:
     parser = argparse.ArgumentParser()
     add_audit_arguments(parser)
     asked = ["--html", str(tmp_path / "page.html"), "--logs", str(tmp_path / "w1.log")]
-    return Runs(lambda: None, load_all(), parser.parse_args(asked), AuditMetrics())  # type: ignore[arg-type, return-value]
+    return Runs(lambda: None, load_all(), parser.parse_args(asked), AuditMetrics("group"))  # type: ignore[arg-type, return-value]
 
 
 def test_a_page_is_left_with_the_audits_before_it(runs: Runs, tmp_path: Path) -> None:
