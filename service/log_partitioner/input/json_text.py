@@ -125,13 +125,28 @@ def split_object(text: bytes) -> dict[str, bytes]:
     Raises:
         UndecodableError: it is not an object, or its keys, brackets and quotes do not tell where values end.
     """
-    values = {}
-    for member in _split(text, b"{", b"}", parts_max=len(text)):
-        key = _KEY.match(member)
-        if key is None:
-            raise UndecodableError(Reason.MALFORMED, "a member of an object has no key")
-        values[_text_of(key[1])] = member[key.end() :]
-    return values
+    members = ((member, _key_in(member)) for member in _split(text, b"{", b"}", parts_max=len(text)))
+    return {_text_of(key[1]): member[key.end() :] for member, key in members}
+
+
+def with_member(text: bytes, key: str, value: bytes) -> bytes:
+    """Return the text of an object with another value of one of its members, the last of that key.
+
+    Raises:
+        UndecodableError: as `split_object`.
+    """
+    members = _split(text, b"{", b"}", parts_max=len(text))
+    keys = [_key_in(member) for member in members]
+    at = max(number for number, found in enumerate(keys) if _text_of(found[1]) == key)
+    members[at] = members[at][: keys[at].end()] + value
+    return b"{%b}" % b",".join(members)
+
+
+def _key_in(member: bytes) -> re.Match[bytes]:
+    key = _KEY.match(member)
+    if key is None:
+        raise UndecodableError(Reason.MALFORMED, "a member of an object has no key")
+    return key
 
 
 def _text_of(key: bytes) -> str:
