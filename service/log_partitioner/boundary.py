@@ -90,13 +90,14 @@ class FetchFailure(NamedTuple):
 
 
 class Message(NamedTuple):
-    """A message to produce inside a transaction; without a partition its key decides."""
+    """A message to produce inside a transaction; without a partition its key decides, without a timestamp it is now."""
 
     topic: str
     key: bytes | None
     value: bytes | None
     headers: Sequence[tuple[str, bytes | None]]
     partition: int | None = None
+    timestamp_ms: int | None = None
 
 
 class SentFlush(NamedTuple):

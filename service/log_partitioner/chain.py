@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 HEADER = "source-topic-chain"
@@ -17,7 +18,11 @@ def link(message: Any, by: str, index: int) -> tuple[str, bytes]:
     Raises:
         ValueError: the message's own chain is no JSON.
     """
-    known = next((value for name, value in reversed(message.headers() or []) if name == HEADER), None)
-    links = json.loads(known) if known else []
-    links.append([message.topic(), message.partition(), message.offset(), index, by])
-    return HEADER, json.dumps(links, separators=(",", ":")).encode()
+    at = message.topic(), message.partition(), message.offset()
+    return extended(message.headers() or (), (*at, index, by))
+
+
+def extended(headers: Sequence[tuple[str, bytes | None]], last: tuple[str, int, int, int, str]) -> tuple[str, bytes]:
+    """Return the header with one more link; raises as `link`."""
+    known = next((value for name, value in reversed(headers) if name == HEADER), None)
+    return HEADER, json.dumps([*json.loads(known or b"[]"), last], separators=(",", ":")).encode()

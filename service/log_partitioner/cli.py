@@ -25,7 +25,7 @@ from log_partitioner.config.settings import Settings
 from log_partitioner.errors import CouldNotTellError, LogPartitionerError, SettingsError, StoreRefusedError
 from log_partitioner.input.formats import find_problems
 from log_partitioner.offsets import command as offsets
-from log_partitioner.operations import cat, find, status, topics
+from log_partitioner.operations import cat, dead_letters, find, orphans, status, topics
 from log_partitioner.outside import connect
 from log_partitioner.proof.audit import run as audit
 from log_partitioner.proof.verify import command as verify_logs
@@ -38,6 +38,8 @@ OPERATIONS = (
     ("status", status, "show workers, lag and last flushes"),
     ("find", find, "find an entry: its reference, object and bytes, or its dead letter"),
     ("topics", topics, "create the topics that workers write"),
+    ("dead-letters", dead_letters, "list dead letters, show some, or put them back into their source topics"),
+    ("orphans", orphans, "list objects that no reference names, and delete them"),
     ("cat", cat, "print the rows of an object, or of a reference, as JSON"),
 )
 

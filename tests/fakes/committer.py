@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from enum import Enum
 
@@ -77,6 +77,19 @@ class FakeCommitter:
         if not membership.is_proof and not self.trusts_any_membership:
             raise MembershipError(f"generation {membership.generation}, member id {membership.member_id!r}")
         assert offsets, "W1: a transaction without offsets"
+        generation, member_id, *_ = membership
+
+        def send(epoch: int) -> None:
+            self._broker.send_offsets(self._id, epoch, offsets, generation=generation, member_id=member_id)
+            self._point("offsets_sent")
+
+        self._run(messages, deadline, send)
+
+    def publish(self, messages: Iterable[Message], *, deadline: Deadline) -> None:
+        """Run one transaction of messages alone."""
+        self._run(messages, deadline, lambda _epoch: None)
+
+    def _run(self, messages: Iterable[Message], deadline: Deadline, send: Callable[[int], None]) -> None:
         self.prepare(deadline=deadline)
         epoch, self._epoch = self._epoch, None
         assert epoch is not None, "prepared"
@@ -89,9 +102,7 @@ class FakeCommitter:
                 self._broker.produce(self._id, epoch, message)
             self._point("produced")
             _require_no_abort(outcome, deadline)
-            generation, member_id, *_ = membership
-            self._broker.send_offsets(self._id, epoch, offsets, generation=generation, member_id=member_id)
-            self._point("offsets_sent")
+            send(epoch)
             if outcome is Outcome.NOT_ABORTED:
                 raise CommitAbortedError("the abort failed, too", code="_TRANSPORT")
             asked = True

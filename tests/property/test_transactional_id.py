@@ -18,8 +18,8 @@ parts = st.text(alphabet="a.%~/_-é2E", min_size=1, max_size=4) | st.sampled_fro
 names = st.tuples(parts, parts, parts)
 
 
-def ids(one: Names) -> tuple[str, str, str]:
-    """Give the transactional ids of a worker, of its group's backfills, and of `offsets adopt`."""
+def ids(one: Names) -> tuple[str, str, str, str]:
+    """Give the transactional ids of a worker, of its group's backfills and replays, and of `offsets adopt`."""
     prefix, group, worker = one
     settings = Settings(
         transactional_id_prefix=prefix,
@@ -27,7 +27,8 @@ def ids(one: Names) -> tuple[str, str, str]:
         kafka=KafkaSettings(bootstrap_servers="nowhere:1", source_topics=("app",), group_id=group),
         s3=S3Settings(bucket="bucket"),
     )
-    return settings.transactional_id, settings.backfill_transactional_id, settings.offsets_transactional_id
+    of_group = settings.backfill_transactional_id, settings.offsets_transactional_id, settings.replay_transactional_id
+    return settings.transactional_id, *of_group
 
 
 @times_as_many(10)

@@ -13,9 +13,9 @@ import random
 import threading
 import time
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import structlog
 from botocore.credentials import RefreshableCredentials
@@ -69,6 +69,7 @@ from log_partitioner.privacy import veiled
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
+KEYS_AT_ONCE = 1_000  # as many as one request deletes, or lists
 CHECK_S = 5.0  # for a question at the start: a store that is silent is named within 10 s of the process's life
 _BACKOFF_FIRST_S = 0.1
 _BACKOFF_MAX_S = 5.0
@@ -328,6 +329,54 @@ class S3Store:
     def _hopeless(self, error: BotoCoreError) -> StoreRefusedError:
         told = NO_CREDENTIALS if isinstance(error, NoCredentialsError) else what_of(error)
         return StoreRefusedError(f"{self._settings.place}: {told}")
+
+
+class ListedObject(NamedTuple):
+    """An object as the store lists it."""
+
+    key: str
+    size: int
+    modified_ms: int
+
+
+class S3Bucket:
+    """Lists and deletes objects of the bucket, and counts its requests; for one thread.
+
+    All methods raise StoreRefusedError if the store refuses, or does not answer.
+    """
+
+    def __init__(self, settings: S3Settings) -> None:
+        self.requests = 0
+        self._settings = settings
+        self._client = make_client(settings, attempts=ATTEMPTS)
+
+    def list(self, prefix: str) -> Iterator[ListedObject]:
+        """Yield the objects whose keys begin with a prefix, in the order of their keys."""
+        try:
+            for page in self._client.get_paginator("list_objects_v2").paginate(
+                Bucket=self._settings.bucket, Prefix=prefix
+            ):
+                self.requests += 1
+                for one in page.get("Contents", []):
+                    yield ListedObject(one["Key"], one["Size"], round(one["LastModified"].timestamp() * 1000))
+        except (BotoCoreError, ClientError) as error:
+            raise StoreRefusedError(sentence(error, self._settings, right="s3:ListBucket")) from error
+
+    def delete(self, keys: Sequence[str]) -> int:
+        """Delete at most KEYS_AT_ONCE objects, and return how many; a bucket with versions hides them."""
+        if not keys:
+            return 0
+        self.requests += 1
+        try:
+            answer = self._client.delete_objects(
+                Bucket=self._settings.bucket, Delete={"Objects": [{"Key": key} for key in keys], "Quiet": True}
+            )
+        except (BotoCoreError, ClientError) as error:
+            raise StoreRefusedError(sentence(error, self._settings, right="s3:DeleteObject")) from error
+        if refused := answer.get("Errors", []):
+            text = f"{self._settings.place}: {len(refused)} of {len(keys)} objects are not deleted"
+            raise StoreRefusedError(f"{text}: {refused[0].get('Code')}: s3:DeleteObject is needed")
+        return len(keys)
 
 
 def _is_throttled(error: ClientError) -> bool:

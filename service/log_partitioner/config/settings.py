@@ -363,6 +363,11 @@ class Settings(SourcedSettings):
         return f"{self.transactional_id_prefix}.{key_safe(self.kafka.group_id)}/backfill"
 
     @property
+    def replay_transactional_id(self) -> str:
+        """The one id of all replays of a group's dead letters, by the same rule."""
+        return f"{self.transactional_id_prefix}.{key_safe(self.kafka.group_id)}/replay"
+
+    @property
     def offsets_transactional_id(self) -> str:
         """The one id of `offsets adopt`, by the same rule."""
         return f"{self.transactional_id_prefix}.{key_safe(self.kafka.group_id)}/offsets"

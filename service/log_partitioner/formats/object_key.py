@@ -20,6 +20,12 @@ from log_partitioner.formats.model import PartitionKey
 KEY_SAFE_CHARS_MAX = 100
 _UNSAFE = re.compile(rb"[^A-Za-z0-9_-]")
 _HASH_CHARS = 32
+_HOUR = r"date=[0-9-]+/hour=[0-9]{2}"
+_ROWS = re.compile(
+    rf"(?:user=[^/]+/{_HOUR}|pack(?:/{_HOUR})?)/"
+    r"(?:(?P<batch_id>[0-9]{8}T[0-9]{6}Z-(?P<boot>[^-/]+)-[0-9]+)|(?P<backfill>backfill-[^/]+)-[0-9a-f]{8})"
+    r"-[0-9]+(?:-[0-9]+)?\.avro"
+)
 
 
 def data_key(prefix: str, key: PartitionKey, *, batch_id: str, number: int, attempt: int = 0) -> str:
@@ -53,6 +59,16 @@ def dead_letter_key(prefix: str, *, batch_id: str, number: int) -> str:
 def stored_record_key(prefix: str, *, batch_id: str, number: int) -> str:
     """Name the object of a record whose key or headers its dead-letter topic cannot take."""
     return dead_letter_key(prefix, batch_id=batch_id, number=number) + RECORD_SUFFIX
+
+
+def rows_prefixes(prefix: str) -> tuple[str, str]:
+    """Return what the keys of all objects of rows begin with."""
+    return f"{prefix}/user=", f"{prefix}/pack/"
+
+
+def find_rows_key(prefix: str, key: str) -> re.Match[str] | None:
+    """Return the parts of an object key: `batch_id` and `boot`, or `backfill`; None if it is of no rows."""
+    return _ROWS.fullmatch(key.removeprefix(f"{prefix}/")) if key.startswith(f"{prefix}/") else None
 
 
 def key_safe(name: str) -> str:

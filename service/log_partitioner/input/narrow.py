@@ -1,7 +1,7 @@
 """A record with some of its entries only: the bytes of each, and of what stands around them, as they are.
 
 JSON and lines can be narrowed. A value of Avro, Protobuf or OTLP cannot, since nothing in it can be left out without
-writing it anew. What was compressed comes out uncompressed.
+writing it anew. A compressed value comes out uncompressed.
 """
 
 from __future__ import annotations

@@ -116,7 +116,7 @@ def _set(options: argparse.Namespace, settings: Settings) -> int:
     sys.stdout.write("".join(f"{_line(survey, one)}\n" for one in changes))
     wanted = {one.tp: one.after for one in changes if one.after is not None}
     if wanted and not options.dry_run:
-        if not _is_confirmed(_cost(changes), is_yes=options.yes):
+        if not is_confirmed(_cost(changes), is_yes=options.yes):
             return 1
         commit_offsets(asking.options, settings.kafka.group_id, wanted, timeout_s=ANSWER_S)
         sys.stdout.write(f"{len(wanted)} offsets of group {settings.kafka.group_id} are set\n")
@@ -146,7 +146,8 @@ def _cost(changes: Sequence[Change]) -> str:
     return "; ".join(costs)
 
 
-def _is_confirmed(cost: str, *, is_yes: bool) -> bool:
+def is_confirmed(cost: str, *, is_yes: bool) -> bool:
+    """Ask whether a cost is meant, if there is one; without a terminal only `--yes` says so."""
     if not cost or is_yes:
         return True
     if not sys.stdin.isatty():
@@ -167,7 +168,7 @@ def _skip(options: argparse.Namespace, settings: Settings, boot: str) -> int:
         if options.dry_run:
             sys.stdout.write(f"{cost}: this asks for --yes\n")
             return 0
-        if not _is_confirmed(cost, is_yes=options.yes):
+        if not is_confirmed(cost, is_yes=options.yes):
             return 1
         messages = skip.messages(
             Sender(NAME, boot, kafka, settings.s3.bucket), message_bytes_max=kafka.message_bytes_max

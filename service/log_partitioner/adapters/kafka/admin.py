@@ -271,6 +271,16 @@ def ask_topic_ids(
     return found, untold
 
 
+def topic_config(options: Mapping[str, Any], topic: str, *, timeout_s: float) -> dict[str, str]:
+    """Ask for the configuration of a topic; empty if it is not told."""
+    client, asked = make_admin(options), ConfigResource(ConfigResource.Type.TOPIC, topic)
+    try:
+        found = client.describe_configs([asked], request_timeout=timeout_s)[asked].result()
+    except KafkaException:
+        return {}
+    return {name: str(entry.value) for name, entry in found.items() if entry.value is not None}
+
+
 def commit_offsets(
     options: Mapping[str, Any], group_id: str, offsets: Mapping[TopicPartition, CommittedOffset], *, timeout_s: float
 ) -> None:

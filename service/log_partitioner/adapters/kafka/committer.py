@@ -48,7 +48,7 @@ _COMMIT_TRY_S = 1.0
 _TOPICS_S = 2.0  # without an acknowledgement, after which the topics are asked for
 _FLUSH_TRY_S = 0.5
 _ABANDONED, _NO_TOKEN = "ABANDONED", "NO_TOKEN"
-_BY_KEY = -1  # RD_KAFKA_PARTITION_UA
+_BY_KEY, _NOW = -1, 0  # RD_KAFKA_PARTITION_UA, and no timestamp of the caller's
 # Of offsets that are sent at once: the coordinator writes them as one record batch (KAFKA_FACTS T16).
 _OFFSETS_BYTES_MAX = 500_000
 _OFFSET_BYTES = 400  # of one, with the group's name, beside topic and metadata
@@ -258,6 +258,7 @@ class KafkaCommitter:
                     key=message.key,
                     headers=list(message.headers),
                     partition=_BY_KEY if message.partition is None else message.partition,
+                    timestamp=message.timestamp_ms or _NOW,
                     on_delivery=partial(deliveries, message.topic),
                 )
                 deliveries.waiting[message.topic] += 1

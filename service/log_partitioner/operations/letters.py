@@ -1,0 +1,159 @@
+"""The topic of dead letters, read by place: dead letters of one history, and which of them were replayed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import NamedTuple, Protocol
+
+import msgspec
+
+from log_partitioner.errors import CouldNotTellError
+from log_partitioner.formats.dead_letter import (
+    RECORD_SUFFIX,
+    DeadLetterHeaders,
+    decode_stored_record,
+    own_headers,
+    parse_headers,
+)
+from log_partitioner.formats.flush_record import Lineage
+from log_partitioner.formats.model import SourceRecord, TopicPartition
+from log_partitioner.formats.replay import decode_replay_mark, is_replay_mark
+
+Place = tuple[TopicPartition, int]
+"""A message of the topic of dead letters: its partition and its offset there."""
+Fetch = Callable[[str], bytes | None]
+"""Gives an object of the bucket by its key; None if there is none."""
+
+
+class LetterTopics(Protocol):
+    """Kafka, as far as reading dead letters needs it; see `KafkaTopics`."""
+
+    def topic_partitions(self, topic: str) -> list[TopicPartition]:
+        """List the TopicPartitions of a topic."""
+
+    def settled(self, tps: Collection[TopicPartition]) -> tuple[Mapping[TopicPartition, tuple[int, int]], list[str]]:
+        """Wait until no transaction is open; return first offsets and ends, and why some are still open."""
+
+    def offsets_at(self, tps: Collection[TopicPartition], timestamp_ms: int) -> dict[TopicPartition, int | None]:
+        """Ask for the first offset with this timestamp or a later one, None if there is none."""
+
+    def read(self, ranges: Mapping[TopicPartition, tuple[int, int]]) -> Iterator[SourceRecord]:
+        """Yield the messages of [first, next) ranges, each TopicPartition in offset order."""
+
+
+class Letter(NamedTuple):
+    """A dead letter: what our headers say, and the message that it is."""
+
+    says: DeadLetterHeaders
+    message: SourceRecord
+
+    @property
+    def place(self) -> Place:
+        """Its place in the topic of dead letters."""
+        return self.message.tp, self.message.offset
+
+    @property
+    def entries(self) -> int:
+        """How many entries it accounts for."""
+        return 1 if self.says.indexes is None else len(self.says.indexes)
+
+
+class LetterChoice(NamedTuple):
+    """Which dead letters are meant: those of the history, of these reasons and topics, written since; empty: of all."""
+
+    lineage: Lineage
+    reasons: Collection[str] = ()
+    topics: Collection[str] = ()
+    since_ms: int | None = None
+
+    def has(self, says: DeadLetterHeaders) -> bool:
+        """Return whether a dead letter is meant, whenever it was written."""
+        return (
+            self.lineage.has(says.group_id, says.topic, says.partition, says.end_offset or says.offset + 1)
+            and (not self.reasons or says.reason in self.reasons)
+            and (not self.topics or says.topic in self.topics)
+        )
+
+
+class LetterLog:
+    """Dead letters up to the ends that `read_on` has found, and the marks behind them.
+
+    One reader yields dead letters while the other reads on. Memory holds the places of what was replayed.
+    """
+
+    def __init__(self, topics: LetterTopics, ahead: LetterTopics, topic: str, *, since_ms: int | None = None) -> None:
+        self.replayed: set[Place] = set()
+        self._topics = topics
+        self._ahead = ahead
+        self._topic = topic
+        self._since_ms = since_ms
+        self._firsts: dict[TopicPartition, int] = {}
+        self._ends: dict[TopicPartition, int] = {}
+
+    def read_on(self) -> None:
+        """Read the marks that were committed since the last call; blocks until no transaction is open.
+
+        Raises:
+            CouldNotTellError: one stays open, a mark cannot be read, or no broker answers.
+        """
+        ends, open_ones = self._ahead.settled(self._ahead.topic_partitions(self._topic))
+        if open_ones:
+            raise CouldNotTellError("; ".join(open_ones))
+        for tp, (first, _) in self._begin(ends).items():
+            self._firsts.setdefault(tp, first)
+        for message in self._ahead.read({tp: (self._ends.get(tp, self._firsts[tp]), ends[tp][1]) for tp in ends}):
+            if is_replay_mark(message.headers):
+                try:
+                    mark = decode_replay_mark(message.value or b"")
+                except msgspec.DecodeError as error:
+                    text = f"{message.tp} offset {message.offset} is a replay mark that this version does not read"
+                    raise CouldNotTellError(f"{text}: {error}") from error
+                self.replayed.update((message.tp, offset) for offset in mark.offsets)
+        self._ends = {tp: end for tp, (_, end) in ends.items()}
+
+    def _begin(self, ends: Mapping[TopicPartition, tuple[int, int]]) -> dict[TopicPartition, tuple[int, int]]:
+        new = {tp: one for tp, one in ends.items() if tp not in self._firsts}
+        if self._since_ms is None or not new:
+            return new
+        found = self._ahead.offsets_at(list(new), self._since_ms)
+        return {tp: (max(first, end if (at := found[tp]) is None else at), end) for tp, (first, end) in new.items()}
+
+    def letters(self, chosen: LetterChoice) -> Iterator[Letter]:
+        """Yield the dead letters that are meant, up to the ends that are known."""
+        for message in self._topics.read({tp: (first, self._ends[tp]) for tp, first in self._firsts.items()}):
+            if is_replay_mark(message.headers):
+                continue
+            try:
+                says = parse_headers(message.headers)
+            except ValueError:
+                continue  # an audit says so: `dead_letter_wrong`
+            if chosen.has(says):
+                yield Letter(says, message)
+
+
+class StoredElsewhereError(ValueError):
+    """A dead letter names an object that is not there, or holds no record."""
+
+
+def record_of(letter: Letter, fetch: Fetch) -> SourceRecord:
+    """Return the source record of a dead letter, as it was; `fetch` gives an object of the bucket by key.
+
+    Raises:
+        StoredElsewhereError: the object that holds it is gone, or is none of ours.
+        CouldNotTellError: the store does not answer.
+    """
+    says, message = letter
+    tp, own = TopicPartition(says.topic, says.partition), own_headers(message.headers)
+    record = SourceRecord(tp, says.offset, says.timestamp_ms, message.key, message.value, own)
+    if says.object_key is None:
+        return record
+    stored = fetch(says.object_key)
+    if stored is None:
+        raise StoredElsewhereError(f"there is no object {says.object_key}, which holds it")
+    if not says.object_key.endswith(RECORD_SUFFIX):
+        return record._replace(value=stored)
+    try:
+        whole = decode_stored_record(stored)
+    except msgspec.DecodeError as error:
+        raise StoredElsewhereError(f"{says.object_key} is no record: {error}") from error
+    return record._replace(key=whole.key, value=whole.value, headers=tuple(whole.headers))

@@ -1,0 +1,207 @@
+"""`log-partitioner orphans list | delete`: objects of rows that no reference has ever named."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
+from functools import partial
+
+import msgspec
+
+from log_partitioner.adapters.kafka.admin import topic_config
+from log_partitioner.adapters.kafka.options import consumer_options
+from log_partitioner.adapters.kafka.topics import KafkaTopics
+from log_partitioner.adapters.object_store import KEYS_AT_ONCE, ListedObject, S3Bucket
+from log_partitioner.config.section import seconds_of
+from log_partitioner.config.settings import KafkaSettings, Settings
+from log_partitioner.errors import CouldNotTellError, SettingsError
+from log_partitioner.formats.flush_record import decode_backfill_record
+from log_partitioner.formats.model import SourceRecord, TopicPartition
+from log_partitioner.formats.object_key import rows_prefixes
+from log_partitioner.formats.reference import decode_known
+from log_partitioner.offsets.command import is_confirmed
+from log_partitioner.operations.orphan_rules import NamedKeys, NamingEvidence, Stays, reach_of, why_it_stays
+from log_partitioner.operations.output import Row, add_json, write_json, write_lines, write_note, write_rows
+from log_partitioner.proof.audit.whose import FlushTopics
+from log_partitioner.usage import argument_of
+
+NAME = "orphans"
+AGE_MIN_S = 86_400.0
+_ANSWER_S = 30.0
+
+
+class _Object(msgspec.Struct):
+    bucket: str
+    key: str
+
+
+class _Reference(msgspec.Struct):
+    format_version: int
+    object: _Object
+
+
+class _Flush(msgspec.Struct):
+    boot: str | None = None
+
+
+_decode_reference = partial(decode_known, msgspec.json.Decoder(_Reference))
+_decode_flush = msgspec.json.Decoder(_Flush).decode
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the commands."""
+    actions = parser.add_subparsers(required=True, metavar="ACTION", dest="action")
+    for action, text in (("list", "list them; nothing is changed"), ("delete", "delete them; asks before")):
+        command = actions.add_parser(action, help=text, description=text)
+        command.add_argument("--older-than", type=argument_of(seconds_of), default=AGE_MIN_S, metavar="TIME",
+                             help="only those of this age: 1d (the least, and the default), 36h")  # fmt: skip
+        add_json(command)
+        if action == "delete":
+            command.add_argument("--yes", action="store_true", help="do not ask")
+
+
+def main(options: argparse.Namespace, settings: Settings) -> int:
+    """List or delete orphans: objects of rows that flushes have left which were never committed.
+
+    It reads the topics of references, flush records and backfills as a whole, and lists the objects of rows under the
+    prefix, 1,000 with each request; memory holds 8 bytes of each named object. An object stays if a reference names it,
+    if its time lies before what the topic of references still has, if a backfill may still name it, or if no flush
+    record is of the process that wrote it. Nobody looks at dead letters, schemas and what else is under the prefix.
+    How many stay, and why, is said on standard error.
+
+    Example:
+      log-partitioner orphans list --older-than 7d
+
+    Exit codes:
+      0   listed, or deleted
+      1   it was not confirmed
+      2   nobody could tell, or settings or arguments are wrong
+
+    More: docs/RUNBOOK.md
+    """
+    age_s, least_s = options.older_than, max(AGE_MIN_S, 2 * settings.flush.max_poll_interval_s)
+    if age_s < least_s:
+        raise SettingsError([f"--older-than {age_s:.0f}s: {least_s:.0f}s is the least, a flush may take long"])
+    prefix, bucket = settings.s3.prefix, S3Bucket(settings.s3)
+    evidence = _evidence(settings, before_ms=round((time.time() - age_s) * 1000))
+
+    def orphans(stay: Counter[Stays]) -> Iterator[ListedObject]:
+        for rows_prefix in rows_prefixes(prefix):
+            for listed in bucket.list(rows_prefix):
+                why = why_it_stays(prefix, listed, evidence)
+                if why is None:
+                    yield listed
+                else:
+                    stay[why] += 1
+
+    if options.action == "list":
+        stay = Counter[Stays]()
+        write_rows(map(_row, orphans(stay)), is_json=options.is_json)
+        _tell(stay, evidence, bucket)
+        return 0
+    return _delete(options, bucket, orphans, evidence)
+
+
+def _row(listed: ListedObject) -> Row:
+    modified = datetime.fromtimestamp(listed.modified_ms / 1000, tz=UTC).isoformat(timespec="seconds")
+    return {"modified": modified.replace("+00:00", "Z"), "bytes": listed.size, "object": listed.key}
+
+
+def _delete(
+    options: argparse.Namespace,
+    bucket: S3Bucket,
+    orphans: Callable[[Counter[Stays]], Iterator[ListedObject]],
+    evidence: NamingEvidence,
+) -> int:
+    stay, count, size = Counter[Stays](), 0, 0
+    for listed in orphans(stay):
+        count, size = count + 1, size + listed.size
+    _tell(stay, evidence, bucket)
+    if count and not is_confirmed(f"{count:,} objects of {size:,} bytes would be deleted", is_yes=options.yes):
+        return 1
+    keys: list[str] = []
+    deleted = 0
+    for listed in orphans(Counter()) if count else ():  # none has a name by now that had none: they are old
+        keys.append(listed.key)
+        if len(keys) == KEYS_AT_ONCE:
+            deleted += bucket.delete(keys)
+            keys = []
+    deleted += bucket.delete(keys)
+    if options.is_json:
+        write_json({"deleted": deleted, "stay": {why.name.lower(): number for why, number in stay.items()}})
+    else:
+        write_lines([f"{deleted:,} orphans are deleted"])
+    return 0
+
+
+def _tell(stay: Mapping[Stays, int], evidence: NamingEvidence, bucket: S3Bucket) -> None:
+    for why, count in stay.items():
+        write_note(f"{count:,} stay: {why}")
+    if evidence.reach_ms is None:
+        write_note("the topic of references does not tell how far back it reaches: nothing is taken for an orphan")
+    write_note(f"asked for: {bucket.requests:,} lists and deletions, references to {len(evidence.named):,} objects")
+
+
+def _evidence(settings: Settings, *, before_ms: int) -> NamingEvidence:
+    kafka = settings.kafka
+    config = topic_config(consumer_options(settings, worker=NAME), kafka.references_topic, timeout_s=_ANSWER_S)
+    if "compact" in config.get("cleanup.policy", "compact"):
+        raise CouldNotTellError(
+            f"topic {kafka.references_topic} is compacted, or its cleanup.policy may not be asked for "
+            "(DescribeConfigs): which objects it has named is not known"
+        )
+    with KafkaTopics.of(kafka) as topics:
+        return read_evidence(topics, kafka, settings.s3.bucket, before_ms=before_ms)
+
+
+def read_evidence(topics: FlushTopics, kafka: KafkaSettings, bucket: str, *, before_ms: int) -> NamingEvidence:
+    """Read what decides, references last: what is flushed, or finished, has its references by then.
+
+    Raises:
+        CouldNotTellError: a message of references cannot be read, a transaction stays open, or no broker answers.
+    """
+    boots, newest = set[str](), dict[str, bool]()
+    for message in _messages(topics, kafka.flushes_topic, {}):
+        try:
+            boots.add(_decode_flush(message.value or b"").boot or "")
+        except (msgspec.DecodeError, UnicodeError):
+            continue  # the objects of its process stay
+    for message in _messages(topics, kafka.backfills_topic, {}):
+        try:
+            run = decode_backfill_record(message.value or b"")
+        except msgspec.DecodeError:
+            continue  # its objects stay
+        newest[run.batch_id] = run.is_finished
+    begins: dict[TopicPartition, tuple[int, int | None]] = {}
+    objects = map(_object_of, _messages(topics, kafka.references_topic, begins))
+    named = NamedKeys(one.key for one in objects if one.bucket == bucket)
+    finished = {batch_id for batch_id, is_finished in newest.items() if is_finished}
+    return NamingEvidence(named, boots, finished, reach_of(begins), before_ms)
+
+
+def _messages(
+    topics: FlushTopics, topic: str, begins: dict[TopicPartition, tuple[int, int | None]]
+) -> Iterator[SourceRecord]:
+    """Yield what is committed of a topic, and note first offset and first timestamp of each partition."""
+    ends, open_ones = topics.settled(topics.topic_partitions(topic, may_be_absent=True))
+    if open_ones:
+        raise CouldNotTellError("; ".join(open_ones))
+    begins.update((tp, (first, None)) for tp, (first, _) in ends.items())
+    seen: set[TopicPartition] = set()
+    for message in topics.read(ends):
+        if message.tp not in seen:
+            seen.add(message.tp)
+            begins[message.tp] = ends[message.tp][0], message.timestamp_ms
+        yield message
+
+
+def _object_of(message: SourceRecord) -> _Object:
+    try:
+        found: _Object = _decode_reference(message.value or b"").object
+    except msgspec.DecodeError as error:
+        text = f"{message.tp} offset {message.offset} is no message of references that this version reads"
+        raise CouldNotTellError(f"{text}: {error}: what it names is not known") from error
+    return found
