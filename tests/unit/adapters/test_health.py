@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import socket
+import struct
+import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -107,3 +109,27 @@ def test_connection_that_says_nothing_is_closed(monkeypatch: pytest.MonkeyPatch,
         assert connection.recv(1) == b""
     assert made.get("/livez")[0] == 200
     made.server.close()
+
+
+def test_client_that_goes_away_before_its_answer_leaves_no_traceback(capfd: pytest.CaptureFixture[str]) -> None:
+    """A probe that timed out, or read the status alone, is no event; standard error has JSON, a line each."""
+    client = socket.socket()
+    handlers: list[threading.Thread] = []
+    asked = threading.Event()
+
+    def exposition() -> bytes:
+        handlers.append(threading.current_thread())
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # closed by a reset
+        client.close()
+        asked.set()
+        return bytes(1 << 20)
+
+    server = HealthServer("127.0.0.1", 0, health=Health(FakeClock(), live_max_s=1.0), exposition=exposition)
+    server.start()
+    client.connect(("127.0.0.1", server.port))
+    client.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
+    assert asked.wait(timeout=5)
+    handlers[0].join(timeout=5)
+    server.close()
+
+    assert capfd.readouterr().err == ""
