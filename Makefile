@@ -87,11 +87,12 @@ bench: setup  ## what an entry costs in both lanes and elsewhere: docs/PERFORMAN
 
 ##@ Checks
 .PHONY: lint fmt type
-lint: setup  ## ruff, import rules, spelling
+lint: setup  ## ruff, import rules, spelling, Dockerfile
 	$(BIN)/ruff check --quiet .
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/lint-imports
 	$(BIN)/codespell service pipeline deploy tools tests docs README.md
+	$(BIN)/hadolint --ignore DL3008 Dockerfile  # DL3008: Debian serves the newest build of a version, and no other
 
 fmt: setup  ## format the code
 	$(BIN)/ruff format .
@@ -101,3 +102,4 @@ type: setup  ## mypy, strict
 	$(BIN)/mypy
 
 include tools/chart.mk
+include tools/image.mk

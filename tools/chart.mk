@@ -2,7 +2,6 @@
 # Both land in .local/bin; what is on the PATH already is taken as it is.
 HELM_VERSION := v3.22.0
 KUBE_MINOR := 36
-IMAGE_TAG ?= 0.1.0
 TOOLS_BIN := $(CURDIR)/.local/bin
 # Without this a helm built by `go install` believes to talk to Kubernetes 1.20.
 KUBE_FLAGS := -X helm.sh/helm/v3/pkg/chartutil.k8sVersionMajor=1 -X helm.sh/helm/v3/pkg/chartutil.k8sVersionMinor=$(KUBE_MINOR)
@@ -31,8 +30,3 @@ chart: chart-tools  ## lint and render the chart, check the alerts
 .PHONY: docs
 docs: setup  ## write docs/CONFIGURATION*.md, docs/METRICS.md, docs/LOG_EVENTS.md, the chart's schema and README from the code
 	$(BIN)/python -m tools.docs
-
-.PHONY: image
-# The image of the Spark jobs: docs/CONTRIBUTING.md.
-image:  ## build the container image (needs a Docker engine)
-	DOCKER_BUILDKIT=1 docker build -t log-partitioner:$(IMAGE_TAG) .

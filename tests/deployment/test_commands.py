@@ -90,7 +90,7 @@ def test_command_that_is_none_is_noticed(program: str, arguments: str) -> None:
 
 def test_target_of_make_exists() -> None:
     """In README and docs."""
-    makefiles = "\n".join(file.read_text() for file in (ROOT / "Makefile", ROOT / "tools" / "chart.mk"))
+    makefiles = "\n".join(file.read_text() for file in (ROOT / "Makefile", *(ROOT / "tools").glob("*.mk")))
     targets = {name for names in re.findall(r"^([a-z][a-z -]*):", makefiles, re.MULTILINE) for name in names.split()}
     named = {name for page in PAGES for code in code_of(page) for name in TARGET.findall(code)}
     assert {"demo", "test"} <= named

@@ -28,6 +28,13 @@ def run(tool: str, *arguments: str | Path, text: str | None = None) -> subproces
     return subprocess.run([path, *map(str, arguments)], input=text, capture_output=True, text=True, check=False)
 
 
+def has_docker_compose() -> bool:
+    """Say whether a Docker engine answers that `docker compose` can talk to."""
+    return find("docker") is not None and not any(
+        run("docker", *command).returncode for command in (("info",), ("compose", "version"))
+    )
+
+
 def render(
     *,
     release: str = "logs",
