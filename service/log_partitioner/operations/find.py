@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Collection, Iterable, Iterator
+import json
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 import msgspec
 
 from log_partitioner.adapters.kafka.topics import KafkaTopics
-from log_partitioner.adapters.schema_registry import schema_finder
 from log_partitioner.config.section import moment_of
 from log_partitioner.config.settings import Settings
-from log_partitioner.errors import RegistryError, SettingsError
+from log_partitioner.errors import SettingsError
 from log_partitioner.formats.dead_letter import parse_headers
 from log_partitioner.formats.flush_record import FlushRecord
-from log_partitioner.formats.model import PartitionKey, SourceRecord, TopicPartition
+from log_partitioner.formats.model import SourceRecord, TopicPartition
 from log_partitioner.formats.reference import Reference, decode_message
 from log_partitioner.operations.output import Row, add_json, write_json, write_lines, write_note
 from log_partitioner.operations.rows import readable_meta
@@ -27,7 +27,6 @@ from log_partitioner.proof.audit.context import Address, FetchedObject
 from log_partitioner.proof.audit.run import S3Reader
 from log_partitioner.proof.audit.window import FlushWindow
 from log_partitioner.proof.oracle.container import UNREADABLE, Container, spans_of
-from log_partitioner.proof.oracle.judge import Judge
 from log_partitioner.proof.oracle.published_schema import META, PublishedSchema
 from log_partitioner.usage import argument_of
 
@@ -73,13 +72,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument("--user", help="user of the entry with this ID")
     for name, dest, text in (("--from", "begin", "at this time or later"), ("--until", "end", "before this time")):
-        parser.add_argument(
-            name,
-            type=argument_of(moment_of),
-            dest=dest,
-            metavar="TIME",
-            help=f"its event time is {text}: ISO 8601, UTC",
-        )
+        told = f"its event time is {text}: ISO 8601, UTC"
+        parser.add_argument(name, type=argument_of(moment_of), dest=dest, metavar="TIME", help=told)
     add_json(parser)
 
 
@@ -104,9 +98,7 @@ def main(options: argparse.Namespace, settings: Settings) -> int:
     is_id = len(options.words) == 1
     if is_id and None in (options.user, options.begin):
         raise SettingsError([f"{options.words[0]}: to find a unique id, say of which --user, and --from which time on"])
-    times = FlushWindow(
-        *(None if one is None else round(1000 * one.timestamp()) for one in (options.begin, options.end))
-    )
+    times = FlushWindow(*(one and round(1000 * one.timestamp()) for one in (options.begin, options.end)))
     place = None if is_id else _place_of(options.words)
     count = 0
     with KafkaTopics.of(settings.kafka) as topics:
@@ -142,64 +134,51 @@ class Finder:
         self.search = search
         self._settings = settings
         self._open_object = open_object
-        self._judge = Judge(settings, schema_finder(settings))
-        self._avro_of = lru_cache(SCHEMAS_MAX)(lambda text: PublishedSchema(text, self._judge.parse).avro)
+        self._avro_of = lru_cache(SCHEMAS_MAX)(lambda text: PublishedSchema(text, json.loads).avro)
 
     def at(self, place: SourcePlace) -> Iterator[Row]:
         """Yield the dead letters and the rows of a record, or of one of its entries."""
-        record = self._record(place)
-        window = FlushWindow(None if record is None else record.timestamp_ms).padded()
+        window = FlushWindow(self._timestamp_ms(place)).padded()
         if flush := self._flush(place, window):
             window = FlushWindow(flush.ended_at_ms, flush.ended_at_ms + 1).padded()
         else:
             goes_on = self.search.topics.committed([place.tp])[place.tp]
             write_note(f"no flush record has {place.tp} {place.offset}; the group goes on at {goes_on}")
-        letters = [*self._letters(place, window)]
-        yield from letters
-        if letters and (place.entry is not None or None in (letter["indexes"] for letter in letters)):
-            return
-        later = [FlushWindow(window.until_ms)] if window.until_ms else []
-        for where, keys in [(window, self._keys(record)), *((one, ()) for one in (window, *later))]:
-            rows = self._rows(where, place.is_near, place.may_be_of, place.is_of, keys)
-            if (first := next(rows, None)) is not None:
-                yield first
-                yield from rows
+        is_dead = False
+        for letter in self._letters(place, window):
+            is_dead = is_dead or place.entry is not None or letter["indexes"] is None
+            yield letter
+        for published in () if is_dead else (window, FlushWindow(window.until_ms)):
+            is_found = False
+            for row in self._rows(published, place.is_near, place.may_be_of, place.is_of):
+                is_found = True
+                yield row
+            if is_found or window.until_ms is None:
                 return
 
     def with_id(self, unique_id: str, user: str, event_times: FlushWindow) -> Iterator[Row]:
         """Yield the rows of a user with a unique id and such event times."""
-        later_ms = max(round(1000 * one.time.future_max_s) for _, one in self._settings.each_reading())
+        ahead_ms = max(round(1000 * one.time.future_max_s) for _, one in self._settings.each_reading())
+        published = FlushWindow((event_times.from_ms or 0) - ahead_ms).padded()
         encoded = msgspec.json.encode(user)
         is_plain = encoded == f'"{user}"'.encode("ascii", "replace")  # every encoder writes it so
-        begin_us, end_us = (None if one is None else 1000 * one for one in event_times)
-
-        def is_near(message: SourceRecord) -> bool:
-            return not is_plain or encoded in (message.value or b"")
 
         def may_hold(one: Reference) -> bool:
-            is_early = end_us is None or one.event_time_min_us < end_us
-            return one.partition_key.user == user and is_early and (begin_us or 0) <= one.event_time_max_us
+            first_ms, last_ms = one.event_time_min_us // 1000, one.event_time_max_us // 1000
+            return one.partition_key.user == user and event_times.meets(first_ms, last_ms)
 
-        def is_it(meta: Meta) -> bool:
-            return bool(meta["id"] == unique_id)
+        return self._rows(
+            published,
+            lambda message: not is_plain or encoded in (message.value or b""),
+            may_hold,
+            lambda meta: bool(meta["id"] == unique_id),
+        )
 
-        published = FlushWindow((event_times.from_ms or 0) - later_ms).padded()  # times may be ahead by so much
-        yield from self._rows(published, is_near, may_hold, is_it)
-
-    def _record(self, place: SourcePlace) -> SourceRecord | None:
-        """Read the record, if the source still has it."""
+    def _timestamp_ms(self, place: SourcePlace) -> int | None:
+        """Return Kafka's timestamp of the record, if the source still has it."""
         first, end = self.search.topics.ends(place.tp)
-        if not first <= place.offset < end:
-            return None
-        return next(self.search.topics.read({place.tp: (place.offset, place.offset + 1)}), None)
-
-    def _keys(self, record: SourceRecord | None) -> set[PartitionKey]:
-        """Return the PartitionKeys of its entries by the settings of now: where to look first."""
-        try:
-            entries = self._judge.judge(record).entries if record else []
-        except RegistryError:
-            entries = []
-        return {entry.deliverable.key for entry in entries if entry.deliverable}
+        asked = {place.tp: (place.offset, place.offset + 1)} if first <= place.offset < end else {}
+        return next((record.timestamp_ms for record in self.search.topics.read(asked)), None)
 
     def _flush(self, place: SourcePlace, since: FlushWindow) -> FlushRecord | None:
         """Look for the flush record that covers it: from its time on, then, since clocks of producers err, before."""
@@ -231,11 +210,10 @@ class Finder:
         is_near: IsNear,
         may_hold: Callable[[Reference], bool],
         is_it: Callable[[Meta], bool],
-        keys: Collection[PartitionKey] = (),
     ) -> Iterator[Row]:
-        """Yield rows of references that may hold what is searched for, of these PartitionKeys, if any are given."""
+        """Yield the rows that are searched for of the references that may hold them."""
         for references in self.search.references(window, is_near):
-            some = [one for one in references if may_hold(one) and (not keys or one.partition_key in keys)]
+            some = list(filter(may_hold, references))
             if not some:
                 continue
             place = some[0].location

@@ -15,6 +15,7 @@ from log_partitioner.adapters.kafka.options import consumer_options
 from log_partitioner.adapters.kafka.topics import KafkaTopics
 from log_partitioner.boundary import END_OFFSET
 from log_partitioner.config.settings import Settings
+from log_partitioner.errors import CouldNotTellError, SourceError
 from log_partitioner.formats.flush_record import Adoption, FlushRecord, decode_flushes
 from log_partitioner.formats.model import SourceRecord, TopicPartition
 from log_partitioner.operations.output import Row, add_json, table, write_json, write_lines
@@ -23,6 +24,7 @@ from log_partitioner.trial import newest
 NAME = "status"
 RECORDS_MAX = 2000  # of the flushes topic, the newest: 100 workers that flush each 30 s write as many in ten minutes
 ANSWER_S = 30.0
+_FLUSH = ("flushed_s_ago", "reason", "entries", "dead_letters", "references", "took_s")
 
 
 class Status(NamedTuple):
@@ -55,7 +57,10 @@ def main(options: argparse.Namespace, settings: Settings) -> int:
     More: docs/RUNBOOK.md
     """
     kafka = settings.kafka
-    group = describe_group(consumer_options(settings, worker=NAME), kafka.group_id, timeout_s=ANSWER_S)
+    try:
+        group = describe_group(consumer_options(settings, worker=NAME), kafka.group_id, timeout_s=ANSWER_S)
+    except SourceError as error:
+        raise CouldNotTellError(str(error)) from error
     with KafkaTopics.of(kafka) as topics:
         tps = topics.source_topic_partitions(kafka.sources)
         committed, ends = topics.committed(tps), topics.offsets_at(tps, END_OFFSET)
@@ -140,15 +145,11 @@ def put_together(
 
 def _flush(record: FlushRecord | None, at_ms: int) -> Row:
     """Say how the last flush of a worker was."""
-    totals = None if record is None else record.totals
-    return {
-        "flushed_s_ago": None if record is None else _ago_s(record.ended_at_ms, at_ms),
-        "reason": record and record.reason,
-        "entries": totals and totals.entries,
-        "dead_letters": totals and totals.dead_letters,
-        "references": totals and totals.references,
-        "took_s": record and round(sum(record.step_seconds.values()), 1),
-    }
+    if record is None:
+        return dict.fromkeys(_FLUSH)
+    totals, took_s = record.totals, round(sum(record.step_seconds.values()), 1)
+    counts = (totals.entries, totals.dead_letters, totals.references)
+    return dict(zip(_FLUSH, (_ago_s(record.ended_at_ms, at_ms), record.reason, *counts, took_s), strict=True))
 
 
 def _ago_s(then_ms: int | None, at_ms: int) -> int | None:

@@ -80,4 +80,5 @@ def test_number_that_no_double_holds_keeps_its_digits() -> None:
 
     line = to_json(Row(META, entry))
 
+    assert '"timestamp": null' in line
     assert line.endswith('"entry": {"n": 12345e999, "text": "{\\"\\\\ud800\\": \\"1\\"}", "\\u00e9": [1e-999]}}')

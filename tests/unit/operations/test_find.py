@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from log_partitioner.config.settings import UserSettings
 from log_partitioner.formats.model import TopicPartition
 from log_partitioner.operations.find import Finder, SourcePlace
 from log_partitioner.operations.search import TopicSearch, begun_ms
@@ -17,6 +16,7 @@ from tests.fakes.check import BrokerTopics, BucketStore
 from tests.fakes.records import NOW, P0, P1, entry, value_of
 from tests.fakes.rig import Rig
 from tests.fakes.worker import settings_of
+from tests.unit.test_offsets import broken, skipped
 
 HOUR_MS = 3_600_000
 NOW_MS = round(1000 * NOW.timestamp())
@@ -49,7 +49,7 @@ class World(NamedTuple):
         ]
 
 
-def world(**settings: Any) -> World:
+def world() -> World:
     """Let a worker flush a record of ann, one of three entries, of which one is dead, and one that is dead itself."""
     rig = Rig()
     rig.worker()
@@ -58,7 +58,7 @@ def world(**settings: Any) -> World:
         rig.broker.logs[P0].append(value, timestamp_ms=rig.clock.wall_ms())
     rig.broker.logs[P1].append(value_of(entry("ann", id="a", hours_ago=5)), timestamp_ms=rig.clock.wall_ms())
     rig.drain()
-    mine = settings_of().model_copy(update=settings)
+    mine = settings_of()
     return World(rig, Finder(mine, TopicSearch(Topics(rig), mine.kafka), BucketStore(rig.bucket.objects).get))
 
 
@@ -94,7 +94,7 @@ def test_row_is_told_with_its_reference_its_bytes_and_its_batch() -> None:
 
 
 def test_entry_is_found_though_its_record_is_gone_from_the_source() -> None:
-    """Nobody knows its PartitionKey then: all references of its batch may have it."""
+    """Its flush record is looked for from the beginning then."""
     searched = world()
     searched.rig.broker.logs[P0].first_offset = 3
 
@@ -102,11 +102,25 @@ def test_entry_is_found_though_its_record_is_gone_from_the_source() -> None:
     assert searched.at(1, 1) == [("no_user", (1,))]
 
 
-def test_entry_is_found_though_settings_have_changed_since() -> None:
-    """They say where to look first, not where alone."""
-    searched = world(user=UserSettings(paths=("id",)))
+def test_entry_is_found_though_the_clock_of_its_producer_is_ahead(capsys: pytest.CaptureFixture[str]) -> None:
+    """No flush record is from its time on; one of before has it."""
+    searched = world()
+    later_ms = searched.rig.clock.wall_ms() + 99 * HOUR_MS
+    searched.rig.broker.logs[P0].append(value_of(entry("eve")), timestamp_ms=later_ms)
+    searched.rig.drain()
 
-    assert searched.at(1, 2) == [("ann", 2)]
+    assert searched.at(3) == [("eve", 0)]
+    assert capsys.readouterr().err == ""
+
+
+def test_offset_that_was_skipped_is_in_the_dead_letter_of_all_that_were() -> None:
+    """The letter stands at the first of them, and ends before the last one's next."""
+    rig = broken(range(3, 6))
+    skipped(rig, 3, 6)
+    mine = settings_of()
+    searched = World(rig, Finder(mine, TopicSearch(Topics(rig), mine.kafka), BucketStore({}).get))
+
+    assert [searched.at(offset) for offset in (3, 5, 6)] == [[("skipped", None)], [("skipped", None)], []]
 
 
 def test_offset_that_no_flush_has_is_not_found_and_says_so(capsys: pytest.CaptureFixture[str]) -> None:
@@ -133,7 +147,7 @@ def test_object_that_is_not_there_is_named(capsys: pytest.CaptureFixture[str]) -
         ("ann", (-1, 1), [(P0, 0, 0), (P0, 1, 2)]),
         ("ann", (-9, None), [(P0, 0, 0), (P0, 1, 2), (P1, 0, 0)]),
         ("ann", (-9, -1), [(P1, 0, 0)]),
-        ("ann", (-10 * 365 * 24, 1), [(P0, 0, 0), (P0, 1, 2), (P1, 0, 0)]),
+        ("ann", (-(NOW_MS // HOUR_MS), 1), [(P0, 0, 0), (P0, 1, 2), (P1, 0, 0)]),
         ("bob", (-9, 1), []),
     ],
 )
