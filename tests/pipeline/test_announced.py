@@ -12,7 +12,12 @@ from msgspec.structs import replace
 from pyspark.sql import Row
 
 from log_partitioner.formats.dead_letter import parse_headers
+from log_partitioner.formats.findings import Kind
+from log_partitioner.formats.replay import REPLAY_TYPE, ReplayMark, encode_replay_mark
+from log_partitioner.proof.accounting import ExitCode
 from log_partitioner_pipeline.announced import ANNOUNCED_AT, REFERENCES, AnnouncedTable
+from log_partitioner_pipeline.audit.auditor import Auditor, Options
+from log_partitioner_pipeline.audit.result import Window
 from log_partitioner_pipeline.errors import PipelineError
 from log_partitioner_pipeline.jobs.materialize import Materialize
 from log_partitioner_pipeline.parquet import write_rows
@@ -98,6 +103,26 @@ def test_object_of_an_entry_is_one_select(deployment: ByHand, lake_of: Callable[
     assert row["bucket"] == deployment.bucket
     content = deployment.s3.client.get_object(Bucket=row["bucket"], Key=row["object"])["Body"].read()
     assert "id-7" in [one["_meta"]["id"] for one in read_rows(content, row["object"])[0]]
+
+
+def test_replay_mark_is_no_row_and_the_audit_takes_what_it_names_as_mended(
+    deployment: ByHand, lake_of: Callable[..., Lake]
+) -> None:
+    """By the settings for which the replay was made nothing is wrong with the old records."""
+    lake = lake_of(deployment, LOGP_USER__MISSING_NAME="nobody")
+    deployment.deliver(records(0))
+    letters = deployment.dead_letters()
+    options = Options(Window(from_ms=None, until_ms=None, padding_s=0), verdicts=False)
+    found = Auditor(lambda: lake.spark, lake.settings, options).run()
+    assert {one.kind for one in found.findings} == {Kind.DEAD_LETTER_UNEXPECTED}
+
+    offsets = tuple(one.offset() or 0 for one in letters)
+    mark = encode_replay_mark(ReplayMark(group_id=deployment.group, replayed_at_ms=1, offsets=offsets))
+    headers = {"ce_type": REPLAY_TYPE.encode()}
+    deployment.kafka.produce(deployment.dead_letters_topic, [ToProduce(value=mark, partition=0, headers=headers)])
+    assert Auditor(lambda: lake.spark, lake.settings, options).run().exit_code is ExitCode.CLEAN
+    Materialize(lake.spark, lake.settings).run(continuous=False)
+    assert announced(lake, "dead_letters", "message_offset") == list(offsets)
 
 
 def test_message_of_another_kind_is_a_row_of_its_place(deployment: ByHand, lake_of: Callable[..., Lake]) -> None:
