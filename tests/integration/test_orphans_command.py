@@ -60,8 +60,9 @@ def test_orphans_are_deleted_and_nothing_else(
     assert f"{len(named)} stay: named by a reference" in notes
     assert "1 stay: of a worker that has never flushed" in notes
 
-    assert run("delete")[0] == 1  # nobody can be asked
+    code, text, notes = run("delete", "--json")
+    assert (code, json.loads(text)["orphans"], "with --yes" in notes) == (0, 2, True)
     assert set(deployment.s3.keys(deployment.bucket)) == before
-    assert run("delete", "--yes")[:2] == (0, "2 orphans are deleted\n")
+    assert run("delete", "--yes")[:2] == (0, "deleted: 2\nbytes: 8\n")
     assert set(deployment.s3.keys(deployment.bucket)) == before - set(left)
     assert run("delete", "--yes", "--older-than", "1h")[0] == 2

@@ -465,15 +465,15 @@ def test_question_is_asked_on_a_terminal_only(
     monkeypatch.setattr("sys.stdin.isatty", lambda: True)
     monkeypatch.setattr("sys.stdin.readline", lambda: answer)
     cost = command._cost(changes)
-    assert command._is_confirmed(cost, is_yes=False) is is_confirmed
+    assert command.is_confirmed(cost, is_yes=False) is is_confirmed
     assert "up to 6606 records would be published a second time" in capsys.readouterr().err
     monkeypatch.setattr("sys.stdin.isatty", lambda: False)
-    assert command._is_confirmed(cost, is_yes=False) is False
+    assert command.is_confirmed(cost, is_yes=False) is False
     told = capsys.readouterr().err
     assert "up to 7 records would be skipped" in told
     assert "--yes" in told
-    assert command._is_confirmed(cost, is_yes=True) is True
-    assert command._is_confirmed(command._cost([changes[0]._replace(twice=0)]), is_yes=False) is True
+    assert command.is_confirmed(cost, is_yes=True) is True
+    assert command.is_confirmed(command._cost([changes[0]._replace(twice=0)]), is_yes=False) is True
 
 
 @pytest.mark.parametrize(

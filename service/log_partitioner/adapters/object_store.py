@@ -362,10 +362,8 @@ class S3Bucket:
         except (BotoCoreError, ClientError) as error:
             raise StoreRefusedError(sentence(error, self._settings, right="s3:ListBucket")) from error
 
-    def delete(self, keys: Sequence[str]) -> int:
-        """Delete at most KEYS_AT_ONCE objects, and return how many; a bucket with versions hides them."""
-        if not keys:
-            return 0
+    def delete(self, keys: Sequence[str]) -> None:
+        """Delete at most KEYS_AT_ONCE objects; a bucket with versions hides them."""
         self.requests += 1
         try:
             answer = self._client.delete_objects(
@@ -376,7 +374,6 @@ class S3Bucket:
         if refused := answer.get("Errors", []):
             text = f"{self._settings.place}: {len(refused)} of {len(keys)} objects are not deleted"
             raise StoreRefusedError(f"{text}: {refused[0].get('Code')}: s3:DeleteObject is needed")
-        return len(keys)
 
 
 def _is_throttled(error: ClientError) -> bool:

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import base64
-import re
 import time
-from collections import deque
 from collections.abc import Iterable
 from contextlib import ExitStack
 from datetime import UTC, datetime
@@ -21,12 +18,9 @@ from log_partitioner.adapters.kafka.committer import KafkaCommitter
 from log_partitioner.adapters.kafka.options import consumer_options, producer_options
 from log_partitioner.adapters.kafka.topics import KafkaTopics, source_topics_of
 from log_partitioner.batch.messages import Sender
-from log_partitioner.boundary import Message
-from log_partitioner.config.section import moment_of, seconds_of
+from log_partitioner.config.section import seconds_of
 from log_partitioner.config.settings import Settings
-from log_partitioner.control.deadline import Deadline
 from log_partitioner.formats.dead_letter import Reason
-from log_partitioner.formats.model import TopicPartition
 from log_partitioner.offsets.command import is_confirmed
 from log_partitioner.operations.letters import (
     Fetch,
@@ -34,7 +28,7 @@ from log_partitioner.operations.letters import (
     LetterChoice,
     LetterLog,
     Place,
-    StoredElsewhereError,
+    StaysError,
     record_of,
 )
 from log_partitioner.operations.output import Row, add_json, write_json, write_lines, write_note, write_rows
@@ -42,6 +36,8 @@ from log_partitioner.operations.replay import NAME, Maker, ReplayRun, keeps_ms
 from log_partitioner.proof.audit.context import Address
 from log_partitioner.proof.audit.run import S3Reader
 from log_partitioner.proof.audit.whose import Groups, of_group
+from log_partitioner.proof.audit.window import FlushWindow
+from log_partitioner.usage import argument_of
 
 SHOWN_MAX = 10
 _ANSWER_S = 30.0
@@ -61,34 +57,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         command.add_argument("--reason", action="append", default=[], choices=[*map(str, Reason)], metavar="REASON",
                              help="only these (repeatable)")  # fmt: skip
         command.add_argument("--topic", action="append", default=[], help="only of this source topic (repeatable)")
-        command.add_argument("--since", type=_since, metavar="TIME", dest="since_ms",
-                             help="only those written since: 2h, 1d, or ISO 8601")  # fmt: skip
+        command.add_argument("--since", type=argument_of(seconds_of), metavar="DURATION",
+                             help="only those written in the last 90s, 15m, 2h or 1d")  # fmt: skip
         add_json(command)
         if action == "show":
-            command.add_argument("places", nargs="*", type=_place, metavar="PARTITION/OFFSET",
+            command.add_argument("places", nargs="*", metavar="PARTITION/OFFSET",
                                  help="their places in the topic of dead letters; `list` names the newest")  # fmt: skip
             command.add_argument("--limit", type=int, default=SHOWN_MAX, help="so many at most (default: %(default)s)")
         if action == "replay":
             command.add_argument("--dry-run", action="store_true", help="say what would be done, and do nothing")
             command.add_argument("--yes", action="store_true", help="do not ask")
-
-
-def _since(text: str) -> int:
-    try:
-        return round((time.time() - float(str(seconds_of(text)))) * 1000)
-    except ValueError:
-        pass
-    try:
-        return round(datetime.fromisoformat(str(moment_of(text))).timestamp() * 1000)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(f"{text!r} is neither a time nor a duration") from error
-
-
-def _place(text: str) -> tuple[int, int]:
-    found = re.fullmatch(r"(\d{1,9})/(\d{1,18})", text)
-    if found is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is not PARTITION/OFFSET")
-    return int(found[1]), int(found[2])
 
 
 def main(options: argparse.Namespace, settings: Settings) -> int:
@@ -116,14 +94,15 @@ def main(options: argparse.Namespace, settings: Settings) -> int:
         lineage = groups.lineage(kafka)
         settings = of_group(settings, lineage.group_id)
         chosen = LetterChoice(lineage, options.reason, options.topic)
-        log = LetterLog(topics, ahead, kafka.dead_letters_topic, since_ms=options.since_ms)
+        since_ms = None if options.since is None else round((time.time() - options.since) * 1000)
+        log = LetterLog(topics, ahead, kafka.dead_letters_topic, FlushWindow(since_ms))
         log.read_on()
         if options.action == "list":
             write_rows(summaries(log.letters(chosen), log.replayed), is_json=options.is_json)
             return 0
         fetch = partial(_fetch, S3Reader(settings.s3, threads=1), settings.s3.bucket)
         if options.action == "show":
-            return _show(options, kafka.dead_letters_topic, log, chosen, fetch)
+            return _show(options, log, chosen, fetch)
         return _replay(options, settings, log, chosen, fetch)
 
 
@@ -144,15 +123,14 @@ def summaries(letters: Iterable[Letter], replayed: set[Place]) -> list[Row]:
         row["letters"] += 1
         row["entries"] += letter.entries
         row["replayed"] += letter.place in replayed
-        row["newest"] = f"{letter.message.tp.partition}/{letter.message.offset}"
+        row["newest"] = letter.name
     return [row for _, row in sorted(rows.items())]
 
 
-def _show(options: argparse.Namespace, topic: str, log: LetterLog, chosen: LetterChoice, fetch: Fetch) -> int:
-    places = {(TopicPartition(topic, partition), offset) for partition, offset in options.places}
-    found = 0
+def _show(options: argparse.Namespace, log: LetterLog, chosen: LetterChoice, fetch: Fetch) -> int:
+    places, found = set(options.places), 0
     for letter in log.letters(chosen):
-        if places and letter.place not in places:
+        if places and letter.name not in places:
             continue
         if found == options.limit and not places:
             write_note(f"there are more than {found}: --limit shows more, --reason, --topic and --since choose")
@@ -169,39 +147,21 @@ def _show(options: argparse.Namespace, topic: str, log: LetterLog, chosen: Lette
 def _shown(letter: Letter, fetch: Fetch, *, is_replayed: bool) -> Row:
     says, message = letter
     head = {
-        "place": f"{message.tp.partition}/{message.offset}",
+        "place": letter.name,
         "written": _moment(message.timestamp_ms),
         "is_replayed": is_replayed,
         **msgspec.structs.asdict(says),
     }
     try:
         record = record_of(letter, fetch)
-    except StoredElsewhereError as error:
+    except StaysError as error:
         return {**head, "missing": str(error)}
     headers = [(name, _text(value)) for name, value in record.headers]
     return {**head, "key": _text(record.key), "headers": headers, "value": _text(record.value)}
 
 
 def _text(value: bytes | None) -> str | None:
-    """Return bytes as text; as base64, which says so, if they are none."""
-    if value is None:
-        return None
-    try:
-        return value.decode()
-    except UnicodeDecodeError:
-        return f"base64:{base64.b64encode(value).decode()}"
-
-
-class _Nowhere:
-    """Publishes nothing: a run with it says what another one would do."""
-
-    def prepare(self) -> None:
-        """Be ready."""
-
-    def publish(self, messages: Iterable[Message], *, deadline: Deadline) -> None:
-        """Make the messages."""
-        del deadline
-        deque(messages, maxlen=0)
+    return None if value is None else value.decode(errors="backslashreplace")
 
 
 def _replay(options: argparse.Namespace, settings: Settings, log: LetterLog, chosen: LetterChoice, fetch: Fetch) -> int:
@@ -210,7 +170,7 @@ def _replay(options: argparse.Namespace, settings: Settings, log: LetterLog, cho
     kept = {topic: keeps_ms(topic_config(asked, topic, timeout_s=_ANSWER_S)) for topic in source_topics_of(kafka)}
     maker = Maker(settings, fetch, keeps_ms=kept, now_ms=clock.wall_ms())
     sender, within_s = Sender(NAME, "", kafka, settings.s3.bucket), settings.flush.transaction_timeout_s
-    plan = ReplayRun(log, maker, _Nowhere(), sender, clock)
+    plan = ReplayRun(log, maker, None, sender, clock)
     plan.run(chosen, within_s=within_s)
     if options.dry_run or not plan.back:
         _tell(plan, "would go back", is_json=options.is_json)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Collection, Iterator
+from typing import NamedTuple
 
 import msgspec
 
@@ -18,27 +18,13 @@ from log_partitioner.formats.dead_letter import (
 from log_partitioner.formats.flush_record import Lineage
 from log_partitioner.formats.model import SourceRecord, TopicPartition
 from log_partitioner.formats.replay import decode_replay_mark, is_replay_mark
+from log_partitioner.proof.audit.audit import Topics
+from log_partitioner.proof.audit.window import FlushWindow
 
 Place = tuple[TopicPartition, int]
 """A message of the topic of dead letters: its partition and its offset there."""
 Fetch = Callable[[str], bytes | None]
 """Gives an object of the bucket by its key; None if there is none."""
-
-
-class LetterTopics(Protocol):
-    """Kafka, as far as reading dead letters needs it; see `KafkaTopics`."""
-
-    def topic_partitions(self, topic: str) -> list[TopicPartition]:
-        """List the TopicPartitions of a topic."""
-
-    def settled(self, tps: Collection[TopicPartition]) -> tuple[Mapping[TopicPartition, tuple[int, int]], list[str]]:
-        """Wait until no transaction is open; return first offsets and ends, and why some are still open."""
-
-    def offsets_at(self, tps: Collection[TopicPartition], timestamp_ms: int) -> dict[TopicPartition, int | None]:
-        """Ask for the first offset with this timestamp or a later one, None if there is none."""
-
-    def read(self, ranges: Mapping[TopicPartition, tuple[int, int]]) -> Iterator[SourceRecord]:
-        """Yield the messages of [first, next) ranges, each TopicPartition in offset order."""
 
 
 class Letter(NamedTuple):
@@ -53,21 +39,25 @@ class Letter(NamedTuple):
         return self.message.tp, self.message.offset
 
     @property
+    def name(self) -> str:
+        """Its place, as commands write it."""
+        return f"{self.message.tp.partition}/{self.message.offset}"
+
+    @property
     def entries(self) -> int:
         """How many entries it accounts for."""
         return 1 if self.says.indexes is None else len(self.says.indexes)
 
 
 class LetterChoice(NamedTuple):
-    """Which dead letters are meant: those of the history, of these reasons and topics, written since; empty: of all."""
+    """Which dead letters are meant: those of the history, of these reasons and topics; empty: of all."""
 
     lineage: Lineage
     reasons: Collection[str] = ()
     topics: Collection[str] = ()
-    since_ms: int | None = None
 
     def has(self, says: DeadLetterHeaders) -> bool:
-        """Return whether a dead letter is meant, whenever it was written."""
+        """Return whether a dead letter is meant."""
         return (
             self.lineage.has(says.group_id, says.topic, says.partition, says.end_offset or says.offset + 1)
             and (not self.reasons or says.reason in self.reasons)
@@ -81,12 +71,12 @@ class LetterLog:
     One reader yields dead letters while the other reads on. Memory holds the places of what was replayed.
     """
 
-    def __init__(self, topics: LetterTopics, ahead: LetterTopics, topic: str, *, since_ms: int | None = None) -> None:
+    def __init__(self, topics: Topics, ahead: Topics, topic: str, window: FlushWindow) -> None:
         self.replayed: set[Place] = set()
         self._topics = topics
         self._ahead = ahead
         self._topic = topic
-        self._since_ms = since_ms
+        self._window = window
         self._firsts: dict[TopicPartition, int] = {}
         self._ends: dict[TopicPartition, int] = {}
 
@@ -99,8 +89,8 @@ class LetterLog:
         ends, open_ones = self._ahead.settled(self._ahead.topic_partitions(self._topic))
         if open_ones:
             raise CouldNotTellError("; ".join(open_ones))
-        for tp, (first, _) in self._begin(ends).items():
-            self._firsts.setdefault(tp, first)
+        ranges = ends if self._firsts else self._window.narrow(self._ahead, ends)
+        self._firsts = {tp: first for tp, (first, _) in ranges.items()} | self._firsts
         for message in self._ahead.read({tp: (self._ends.get(tp, self._firsts[tp]), ends[tp][1]) for tp in ends}):
             if is_replay_mark(message.headers):
                 try:
@@ -110,13 +100,6 @@ class LetterLog:
                     raise CouldNotTellError(f"{text}: {error}") from error
                 self.replayed.update((message.tp, offset) for offset in mark.offsets)
         self._ends = {tp: end for tp, (_, end) in ends.items()}
-
-    def _begin(self, ends: Mapping[TopicPartition, tuple[int, int]]) -> dict[TopicPartition, tuple[int, int]]:
-        new = {tp: one for tp, one in ends.items() if tp not in self._firsts}
-        if self._since_ms is None or not new:
-            return new
-        found = self._ahead.offsets_at(list(new), self._since_ms)
-        return {tp: (max(first, end if (at := found[tp]) is None else at), end) for tp, (first, end) in new.items()}
 
     def letters(self, chosen: LetterChoice) -> Iterator[Letter]:
         """Yield the dead letters that are meant, up to the ends that are known."""
@@ -131,15 +114,15 @@ class LetterLog:
                 yield Letter(says, message)
 
 
-class StoredElsewhereError(ValueError):
-    """A dead letter names an object that is not there, or holds no record."""
+class StaysError(ValueError):
+    """A dead letter cannot go back; the text says why."""
 
 
 def record_of(letter: Letter, fetch: Fetch) -> SourceRecord:
     """Return the source record of a dead letter, as it was; `fetch` gives an object of the bucket by key.
 
     Raises:
-        StoredElsewhereError: the object that holds it is gone, or is none of ours.
+        StaysError: the object that holds it is gone, or is none of ours.
         CouldNotTellError: the store does not answer.
     """
     says, message = letter
@@ -149,11 +132,11 @@ def record_of(letter: Letter, fetch: Fetch) -> SourceRecord:
         return record
     stored = fetch(says.object_key)
     if stored is None:
-        raise StoredElsewhereError(f"there is no object {says.object_key}, which holds it")
+        raise StaysError(f"there is no object {says.object_key}, which holds it")
     if not says.object_key.endswith(RECORD_SUFFIX):
         return record._replace(value=stored)
     try:
         whole = decode_stored_record(stored)
     except msgspec.DecodeError as error:
-        raise StoredElsewhereError(f"{says.object_key} is no record: {error}") from error
+        raise StaysError(f"{says.object_key} is no record: {error}") from error
     return record._replace(key=whole.key, value=whole.value, headers=tuple(whole.headers))

@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from functools import partial
+from itertools import chain, islice
 
 import msgspec
 
@@ -22,7 +23,6 @@ from log_partitioner.formats.flush_record import decode_backfill_record
 from log_partitioner.formats.model import SourceRecord, TopicPartition
 from log_partitioner.formats.object_key import rows_prefixes
 from log_partitioner.formats.reference import decode_known
-from log_partitioner.offsets.command import is_confirmed
 from log_partitioner.operations.orphan_rules import NamedKeys, NamingEvidence, Stays, reach_of, why_it_stays
 from log_partitioner.operations.output import Row, add_json, write_json, write_lines, write_note, write_rows
 from log_partitioner.proof.audit.whose import FlushTopics
@@ -54,13 +54,13 @@ _decode_flush = msgspec.json.Decoder(_Flush).decode
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the commands."""
     actions = parser.add_subparsers(required=True, metavar="ACTION", dest="action")
-    for action, text in (("list", "list them; nothing is changed"), ("delete", "delete them; asks before")):
+    for action, text in (("list", "list them; nothing is changed"), ("delete", "count them, or delete them")):
         command = actions.add_parser(action, help=text, description=text)
         command.add_argument("--older-than", type=argument_of(seconds_of), default=AGE_MIN_S, metavar="TIME",
                              help="only those of this age: 1d (the least, and the default), 36h")  # fmt: skip
         add_json(command)
         if action == "delete":
-            command.add_argument("--yes", action="store_true", help="do not ask")
+            command.add_argument("--yes", action="store_true", help="delete them; without it they are counted")
 
 
 def main(options: argparse.Namespace, settings: Settings) -> int:
@@ -76,8 +76,7 @@ def main(options: argparse.Namespace, settings: Settings) -> int:
       log-partitioner orphans list --older-than 7d
 
     Exit codes:
-      0   listed, or deleted
-      1   it was not confirmed
+      0   listed, counted, or deleted
       2   nobody could tell, or settings or arguments are wrong
 
     More: docs/RUNBOOK.md
@@ -85,24 +84,28 @@ def main(options: argparse.Namespace, settings: Settings) -> int:
     age_s, least_s = options.older_than, max(AGE_MIN_S, 2 * settings.flush.max_poll_interval_s)
     if age_s < least_s:
         raise SettingsError([f"--older-than {age_s:.0f}s: {least_s:.0f}s is the least, a flush may take long"])
-    prefix, bucket = settings.s3.prefix, S3Bucket(settings.s3)
+    prefix, bucket, stay = settings.s3.prefix, S3Bucket(settings.s3), Counter[Stays]()
     evidence = _evidence(settings, before_ms=round((time.time() - age_s) * 1000))
 
-    def orphans(stay: Counter[Stays]) -> Iterator[ListedObject]:
-        for rows_prefix in rows_prefixes(prefix):
-            for listed in bucket.list(rows_prefix):
-                why = why_it_stays(prefix, listed, evidence)
-                if why is None:
-                    yield listed
-                else:
-                    stay[why] += 1
+    def find() -> Iterator[ListedObject]:
+        for listed in chain.from_iterable(map(bucket.list, rows_prefixes(prefix))):
+            why = why_it_stays(prefix, listed, evidence)
+            if why is None:
+                yield listed
+            else:
+                stay[why] += 1
 
     if options.action == "list":
-        stay = Counter[Stays]()
-        write_rows(map(_row, orphans(stay)), is_json=options.is_json)
-        _tell(stay, evidence, bucket)
-        return 0
-    return _delete(options, bucket, orphans, evidence)
+        write_rows(map(_row, find()), is_json=options.is_json)
+    else:
+        done = _delete(bucket, find(), is_meant=options.yes)
+        write_json(done) if options.is_json else write_lines(f"{name}: {count:,}" for name, count in done.items())
+    for why, count in stay.items():
+        write_note(f"{count:,} stay: {why}")
+    if evidence.reach_ms is None:
+        write_note("the topic of references does not tell how far back it reaches: nothing is taken for an orphan")
+    write_note(f"asked for: {bucket.requests:,} lists and deletions, references to {len(evidence.named):,} objects")
+    return 0
 
 
 def _row(listed: ListedObject) -> Row:
@@ -110,39 +113,17 @@ def _row(listed: ListedObject) -> Row:
     return {"modified": modified.replace("+00:00", "Z"), "bytes": listed.size, "object": listed.key}
 
 
-def _delete(
-    options: argparse.Namespace,
-    bucket: S3Bucket,
-    orphans: Callable[[Counter[Stays]], Iterator[ListedObject]],
-    evidence: NamingEvidence,
-) -> int:
-    stay, count, size = Counter[Stays](), 0, 0
-    for listed in orphans(stay):
-        count, size = count + 1, size + listed.size
-    _tell(stay, evidence, bucket)
-    if count and not is_confirmed(f"{count:,} objects of {size:,} bytes would be deleted", is_yes=options.yes):
-        return 1
-    keys: list[str] = []
-    deleted = 0
-    for listed in orphans(Counter()) if count else ():  # none has a name by now that had none: they are old
-        keys.append(listed.key)
-        if len(keys) == KEYS_AT_ONCE:
-            deleted += bucket.delete(keys)
-            keys = []
-    deleted += bucket.delete(keys)
-    if options.is_json:
-        write_json({"deleted": deleted, "stay": {why.name.lower(): number for why, number in stay.items()}})
-    else:
-        write_lines([f"{deleted:,} orphans are deleted"])
-    return 0
-
-
-def _tell(stay: Mapping[Stays, int], evidence: NamingEvidence, bucket: S3Bucket) -> None:
-    for why, count in stay.items():
-        write_note(f"{count:,} stay: {why}")
-    if evidence.reach_ms is None:
-        write_note("the topic of references does not tell how far back it reaches: nothing is taken for an orphan")
-    write_note(f"asked for: {bucket.requests:,} lists and deletions, references to {len(evidence.named):,} objects")
+def _delete(bucket: S3Bucket, orphans: Iterator[ListedObject], *, is_meant: bool) -> dict[str, int]:
+    """Delete orphans, some with each request, or only count them; a key is never used twice."""
+    count = size = 0
+    while some := list(islice(orphans, KEYS_AT_ONCE)):
+        if is_meant:
+            bucket.delete([one.key for one in some])
+        count, size = count + len(some), size + sum(one.size for one in some)
+    if is_meant:
+        return {"deleted": count, "bytes": size}
+    write_note("nothing is deleted: repeat the command with --yes if that is meant")
+    return {"orphans": count, "bytes": size}
 
 
 def _evidence(settings: Settings, *, before_ms: int) -> NamingEvidence:

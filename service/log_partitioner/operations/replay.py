@@ -31,7 +31,7 @@ from log_partitioner.operations.letters import (
     LetterChoice,
     LetterLog,
     Place,
-    StoredElsewhereError,
+    StaysError,
     record_of,
 )
 from log_partitioner.partitioning.chain import place_of
@@ -58,13 +58,6 @@ def keeps_ms(config: Mapping[str, str]) -> int | None:
     """Return how old, by its timestamp, a record may be that a topic takes and keeps; None if nothing says so."""
     bounds = [int(config[name]) for name in ("retention.ms", "message.timestamp.before.max.ms") if name in config]
     return min((one for one in bounds if one >= 0), default=None)
-
-
-class Refused(NamedTuple):
-    """A dead letter that stays, and why."""
-
-    letter: Letter
-    why: str
 
 
 class Ready(NamedTuple):
@@ -95,31 +88,31 @@ class Maker:
         self._keeps_ms = keeps_ms
         self._now_ms = now_ms
 
-    def make(self, letter: Letter) -> Ready | Refused:
-        """Return the record of a dead letter, with its dead entries only, or why there is none.
+    def make(self, letter: Letter) -> Ready:
+        """Return the record of a dead letter, with its dead entries only.
 
         Raises:
+            StaysError: there is none.
             CouldNotTellError: the store does not answer.
         """
         says = letter.says
         if says.reason == Reason.SKIPPED:
-            return Refused(letter, "it stands for offsets that could not be read")
+            raise StaysError("it stands for offsets that could not be read")
         if says.topic not in self._keeps_ms:
-            return Refused(letter, f"no worker of these settings reads topic {says.topic}")
-        try:
-            record = record_of(letter, self._fetch)
-            if says.indexes is not None and len(says.indexes) != says.of_entries:
-                record = record._replace(value=self._narrowed(record, letter))
-        except (StoredElsewhereError, NarrowError) as error:
-            return Refused(letter, str(error))
+            raise StaysError(f"no worker of these settings reads topic {says.topic}")
+        record = record_of(letter, self._fetch)
+        if says.indexes is not None and len(says.indexes) != says.of_entries:
+            if says.of_entries is None:
+                raise StaysError("it does not say how many entries its record has, of which some may be delivered")
+            rules = self._settings.of_topic(says.topic).input
+            try:
+                value = narrow(
+                    record.value or b"", record.headers, says.indexes, of_entries=says.of_entries, rules=rules
+                )
+            except NarrowError as error:
+                raise StaysError(str(error)) from error
+            record = record._replace(value=value)
         return Ready(letter, record._replace(timestamp_ms=self._timestamp_ms(record)))
-
-    def _narrowed(self, record: SourceRecord, letter: Letter) -> bytes:
-        says = letter.says
-        if says.of_entries is None:
-            raise NarrowError("it does not say how many entries its record has, of which some may be delivered")
-        rules = self._settings.of_topic(says.topic).input
-        return narrow(record.value or b"", record.headers, says.indexes or (), of_entries=says.of_entries, rules=rules)
 
     def _timestamp_ms(self, record: SourceRecord) -> int | None:
         """Return the record's timestamp; None if the topic would refuse it, or delete the record right away."""
@@ -132,10 +125,12 @@ class Maker:
 class ReplayRun:
     """One run: how many dead letters are `back` now, and `again` were before, and how many are `refused`, by reason.
 
-    The `retimed` ones among them have lost their timestamps.
+    The `retimed` ones among them have lost their timestamps. Without a publisher it says what another run would do.
     """
 
-    def __init__(self, log: LetterLog, maker: Maker, publisher: ReplayPublisher, sender: Sender, clock: Clock) -> None:
+    def __init__(
+        self, log: LetterLog, maker: Maker, publisher: ReplayPublisher | None, sender: Sender, clock: Clock
+    ) -> None:
         self.back = self.again = self.retimed = 0
         self.refused: Counter[str] = Counter()
         self._log = log
@@ -158,18 +153,21 @@ class ReplayRun:
             if letter.place in self._log.replayed:
                 self.again += 1
                 continue
-            made = self._maker.make(letter)
-            if isinstance(made, Refused):
-                self.refused[made.why] += 1
+            try:
+                some.append(self._maker.make(letter))
+            except StaysError as error:
+                self.refused[str(error)] += 1
                 continue
-            some.append(made)
-            size += made.record.size
+            size += some[-1].record.size
             if len(some) >= LETTERS_AT_ONCE or size >= BYTES_AT_ONCE:
                 self._commit(some, within_s)
                 some, size = [], 0
         self._commit(some, within_s)
 
     def _commit(self, some: list[Ready], within_s: float) -> None:
+        if self._publisher is None:
+            self._count(some)
+            return
         for attempt in range(_UNKNOWN_MAX):
             if not some:
                 return

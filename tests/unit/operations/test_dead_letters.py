@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
-
 import pytest
 
 from log_partitioner.batch.messages import Sender, dead_letter_message
@@ -12,9 +10,10 @@ from log_partitioner.formats.dead_letter import DeadLetter, Reason, parse_header
 from log_partitioner.formats.flush_record import Lineage
 from log_partitioner.formats.model import SourceRecord, TopicPartition
 from log_partitioner.formats.replay import REPLAY_TYPE
-from log_partitioner.operations.dead_letters import _place, _since, summaries
+from log_partitioner.operations.dead_letters import summaries
 from log_partitioner.operations.letters import Letter, LetterChoice, LetterLog
 from log_partitioner.operations.replay import keeps_ms
+from log_partitioner.proof.audit.window import FlushWindow
 from tests.fakes.broker import FakeBroker
 from tests.fakes.check import BrokerTopics
 from tests.fakes.clock import FakeClock
@@ -78,7 +77,7 @@ def test_log_that_holds_a_mark_of_another_version_is_not_read() -> None:
     broker.produce("later", epoch, message._replace(value=b'{"format_version": 2}', headers=headers))
     broker.end("later", epoch, commit=True)
     topics = BrokerTopics(broker)
-    log = LetterLog(topics, topics, DEAD_LETTERS)  # type: ignore[arg-type]  # nobody asks for times
+    log = LetterLog(topics, topics, DEAD_LETTERS, FlushWindow())
     with pytest.raises(CouldNotTellError, match="offset 0 is a replay mark that this version does not read"):
         log.read_on()
 
@@ -95,13 +94,3 @@ def test_log_that_holds_a_mark_of_another_version_is_not_read() -> None:
 def test_age_that_a_topic_keeps_is_the_least_of_what_bounds_it(config: dict[str, str], expected: int | None) -> None:
     """By deletion, or by what it takes at all."""
     assert keeps_ms(config) == expected
-
-
-def test_arguments_are_places_times_and_durations() -> None:
-    """Anything else is told in one sentence."""
-    assert _place("3/17") == (3, 17)
-    assert _since("2026-03-04T05:06:07Z") == AT_MS
-    assert _since("1h") - _since("2h") > 3_590_000
-    for parse, text in ((_place, "17"), (_since, "yesterday")):
-        with pytest.raises(argparse.ArgumentTypeError, match=text):
-            parse(text)

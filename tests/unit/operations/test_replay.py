@@ -19,6 +19,7 @@ from log_partitioner.formats.replay import is_replay_mark
 from log_partitioner.operations.letters import LetterChoice, LetterLog
 from log_partitioner.operations.replay import MARGIN_MS, Maker, ReplayRun
 from log_partitioner.partitioning.chain import Recorded, place_of
+from log_partitioner.proof.audit.window import FlushWindow
 from tests.fakes.broker import FakeBroker
 from tests.fakes.check import BrokerTopics
 from tests.fakes.clock import FakeClock
@@ -64,7 +65,7 @@ class World:
         """Begin a replay, in a process of its own."""
         committer = FakeCommitter(self.broker, "replay", self.clock, point=point)
         topics = BrokerTopics(self.broker)
-        log = LetterLog(topics, topics, DEAD_LETTERS)  # type: ignore[arg-type]  # nobody asks for times
+        log = LetterLog(topics, topics, DEAD_LETTERS, FlushWindow())
         log.read_on()
         maker = Maker(self.settings, self.objects.get, keeps_ms={"app": keeps_ms}, now_ms=self.clock.wall_ms())
         sender = Sender("dead-letters", "", self.settings.kafka, "bucket")

@@ -186,7 +186,7 @@ _WRONG = {
     "row-written-twice": (Sealing, "_unwritten", _begin_a_row_earlier),
     "row-of-another-topic-partition": (Rows, "in_order", _plan_another_row),
     "message-lost": (flusher_module, "reference_messages", _without_one(reference_messages, 0)),
-    "dead-letter-lost": (recorder_module, "dead_letters_of", lambda _record, _bad: []),
+    "dead-letter-lost": (recorder_module, "dead_letters_of", lambda _record, _bad, **_entries: []),
 }
 _WRONG_IN_PYTHON = _WRONG | {
     "line-lost": (LineWriter, "add_line", _lose_a_line),
