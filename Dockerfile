@@ -56,7 +56,7 @@ FROM ${BASE} AS pipeline
 RUN mkdir -p /usr/share/man/man1 \
  && apt-get update \
  && apt-get install --yes --no-install-recommends default-jre-headless procps \
- && rm -rf /var/lib/apt/lists/* \
+ && rm -rf /var/lib/apt/lists/* /var/cache/apt/* \
  # Hadoop's client asks for the name of the user that it runs as.
  && useradd --uid 65532 --user-group --no-create-home --home-dir /work spark \
  && install -d -o 65532 -g 65532 -m 0750 /work

@@ -20,7 +20,7 @@ setup: $(VENV)/.installed  ## make the virtual environment from the lock file
 $(VENV)/.installed: requirements-dev.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed; found $$($(PYTHON) --version 2>&1). Set PYTHON=/path/to/python3.11"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	@echo "Fetching Python packages, once: 460 MB to download, 1.4 GB in $(VENV); some two minutes."
+	@echo "Fetching Python packages, once: 490 MB to download, 1.5 GB in $(VENV); some two minutes."
 	@$(BIN)/python -m pip install --disable-pip-version-check --progress-bar off --require-hashes -r requirements-dev.lock \
 	  | awk -v of="$$(grep -c == requirements-dev.lock)" '/^Collecting/ && ++n % 10 == 0 {say(n " of " of " looked up")} \
 	    /^Installing/ {say("all are here, installing them")} function say(text) {print "  " text; fflush()}'

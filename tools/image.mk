@@ -19,7 +19,7 @@ image-push:  ## build both images and push them to REGISTRY=
 
 sbom: image  ## copy SBOM (CycloneDX) and licences of both images to dist/
 	for part in '' -pipeline; do container=$$(docker create $(NAME)$$part:$(VERSION)); mkdir -p dist/log-partitioner$$part; \
-	  docker cp $$container:/usr/share/doc/log-partitioner/. dist/log-partitioner$$part; docker rm $$container >/dev/null; done
+	  docker cp $$container:/usr/share/doc/log-partitioner/. dist/log-partitioner$$part; docker rm --volumes $$container >/dev/null; done
 
 # Without --strict pip-audit passes over each package that its database does not answer for, and calls that clean.
 advisories: setup  ## known vulnerabilities of packages and crates; fails, too, if their databases are out of reach
