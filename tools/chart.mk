@@ -1,4 +1,4 @@
-# Tools that check chart and alerts: helm by Go, promtool out of the Debian package. Included by the Makefile.
+# Tools that check chart, alerts and dashboards: helm by Go, promtool and prometheus out of the Debian package. Included by the Makefile.
 # Both land in .local/bin; what is on the PATH already is taken as it is.
 HELM_VERSION := v3.22.0
 KUBE_MINOR := 36
@@ -14,7 +14,7 @@ chart-tools:  # install helm (needs Go) and promtool (needs apt)
 	  echo "helm: building $(HELM_VERSION), some minutes the first time"; \
 	  GOBIN=$(TOOLS_BIN) nice go install -ldflags "-s -w $(KUBE_FLAGS)" helm.sh/helm/v3/cmd/helm@$(HELM_VERSION); \
 	else echo "helm: not installed: neither helm nor Go is here" >&2; exit 1; fi
-	@if command -v promtool >/dev/null || test -x $(TOOLS_BIN)/promtool; then echo "promtool: present"; \
+	@PATH=$(TOOLS_BIN):$$PATH; if command -v promtool >/dev/null && command -v prometheus >/dev/null; then echo "promtool: present"; \
 	else tools/promtool.sh $(TOOLS_BIN); fi
 
 .PHONY: chart

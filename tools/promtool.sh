@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Take promtool out of the Debian package `prometheus` into the directory $1; installs nothing on the system.
+# Take promtool and the server out of the Debian package `prometheus` into the directory $1; installs nothing on the system.
 # Where that cannot be done it says so and succeeds: the chart is checked by helm alone then.
 set -euo pipefail
 bin=${1:?usage: promtool.sh DIRECTORY}
@@ -16,5 +16,5 @@ apt-cache show prometheus >/dev/null 2>&1 || apt-get -qq update
 # The lists may be older than the mirror: one update, then once more.
 apt-get -qq -o APT::Sandbox::User=root download prometheus || { apt-get -qq update; apt-get -qq -o APT::Sandbox::User=root download prometheus; }
 dpkg-deb --extract prometheus_*.deb tree
-install -D -m 755 tree/usr/bin/promtool "$bin/promtool"
+install -D -m 755 -t "$bin" tree/usr/bin/promtool tree/usr/bin/prometheus
 echo "promtool: $("$bin/promtool" --version 2>&1 | head -n 1)"

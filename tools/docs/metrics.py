@@ -18,7 +18,7 @@ which exclude each other: sums over a label count nothing twice.
 A histogram has `_bucket`, `_sum` and `_count`. A series is there from the start unless a label has values that are not
 listed here. Beside these are `process_*` and `python_info`, which Prometheus' client library has for any process;
 `process_start_time_seconds` tells restarts. Alerts: `helm/log-partitioner/files/log-partitioner.rules.yaml`, and
-[what to do about each](RUNBOOK.md#alerts).
+[what to do about each](RUNBOOK.md#alerts). Dashboards for Grafana: `helm/log-partitioner/files/dashboards`.
 
 """
 _PIPELINE = """
