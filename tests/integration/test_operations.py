@@ -23,9 +23,7 @@ def test_status_says_who_owns_what_and_how_far_it_is(deploy: Deploy, protocol: s
     deployment = deploy(partitions=2, protocol=protocol)
     deployment.start("w1", **UNHURRIED)
     written = deployment.kafka.produce(deployment.source, some_records(RECORDS, partitions=2))
-    deployment.kafka.wait_for(
-        "records in the worker", lambda: deployment.metric("w1", "records_total") >= len(written), timeout_s=60
-    )
+    deployment.wait_metric("w1", "records_total", len(written))
 
     code, text = deployment.run("status")
     assert code == 0, text
