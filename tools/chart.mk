@@ -19,9 +19,9 @@ chart-tools:  # install helm (needs Go) and promtool (needs apt)
 
 .PHONY: chart
 chart: chart-tools  ## lint and render the chart, check the alerts
-	@PATH=$(TOOLS_BIN):$$PATH; for replicas in 1 3; do \
-	  helm lint --strict helm/log-partitioner -f helm/log-partitioner/ci/required-values.yaml --set replicaCount=$$replicas; \
-	  helm template log-partitioner helm/log-partitioner -f helm/log-partitioner/ci/required-values.yaml --set replicaCount=$$replicas >/dev/null; done
+	@PATH=$(TOOLS_BIN):$$PATH; for values in helm/log-partitioner/ci/*-values.yaml; do for replicas in 1 3; do \
+	  helm lint --strict helm/log-partitioner -f $$values --set replicaCount=$$replicas; \
+	  helm template log-partitioner helm/log-partitioner -f $$values --set replicaCount=$$replicas >/dev/null; done; done
 	@PATH=$(TOOLS_BIN):$$PATH; if command -v promtool >/dev/null; then \
 	  promtool check rules helm/log-partitioner/files/log-partitioner.rules.yaml; \
 	  promtool test rules tests/deployment/log-partitioner.test.yaml; \

@@ -58,10 +58,10 @@ class SparkSettings(Section):
 class CatalogSettings(Section):
     """The catalogue, in which Iceberg keeps the newest state of the table, and the place of the table's files."""
 
-    type: Literal["sqlite", "postgres", "rest"] = "sqlite"
+    type: Literal["sqlite", "postgres", "rest", "glue"] = "sqlite"
     """Kind of catalogue."""
     uri: str = ".local/catalog.db"
-    """sqlite: a file (one machine only; an absolute path if objects are retired); postgres: host:port/database; rest: the URL."""
+    """sqlite: a file (one machine only; an absolute path if objects are retired); postgres: host:port/database; rest: the URL; glue: not used, AWS is found by role and region."""
     warehouse: str | None = None
     """Location of tables, s3://bucket/prefix or a directory; by default _tables in the worker's bucket."""
     user: str | None = None
@@ -209,7 +209,7 @@ class JobSettings(Section):
 
 def _is_secret(name: str) -> bool:
     """Return whether a property of Spark or of the catalogue is named like a secret."""
-    return any(word in name.lower() for word in _OF_SECRETS)
+    return name.lower().endswith("token") or any(word in name.lower() for word in _OF_SECRETS)
 
 
 def load_all() -> JobSettings:
@@ -237,11 +237,11 @@ def _catalog_problems(settings: PipelineSettings) -> Iterator[str]:
     if settings.spark.master.startswith("k8s:"):
         yield (
             f"PIPELINE_CATALOG__TYPE sqlite is a file of one machine, which pods of {settings.spark.master} lose: set "
-            "PIPELINE_CATALOG__TYPE to postgres or rest, and PIPELINE_CATALOG__URI to where that is"
+            "PIPELINE_CATALOG__TYPE to postgres or rest, and PIPELINE_CATALOG__URI to where that is, or the type to glue"
         )
     elif settings.compact.retention_s is not None and not Path(catalog.uri).is_absolute():
         yield (
             f"PIPELINE_COMPACT__RETENTION_S leaves the only copy in the table, which {catalog.uri} below the working "
-            "directory leads to: set PIPELINE_CATALOG__TYPE to postgres or rest, or PIPELINE_CATALOG__URI to the "
+            "directory leads to: set PIPELINE_CATALOG__TYPE to postgres, rest or glue, or PIPELINE_CATALOG__URI to the "
             "absolute path of a file that is kept"
         )

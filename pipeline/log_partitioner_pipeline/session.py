@@ -156,6 +156,8 @@ def _writing(s3: S3Settings) -> dict[str, str]:
 def _type_properties(catalog: CatalogSettings) -> dict[str, str]:
     if catalog.type == "rest":
         return {"type": "rest", "uri": catalog.uri}
+    if catalog.type == "glue":
+        return {"type": "glue"}
     if catalog.type == "sqlite":
         file = Path(catalog.uri).absolute()
         file.parent.mkdir(parents=True, exist_ok=True)

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,9 +14,9 @@ from log_partitioner.config.flush_settings import ABORT_S
 from log_partitioner.config.kafka_properties import SECRET
 from log_partitioner.config.settings import PREFIX, Settings
 from log_partitioner.patience import LEAVE_S_MAX
+from log_partitioner_pipeline import cli as pipeline_cli
 from tests.deployment.tools import (
     CHART,
-    REQUIRED_VALUES,
     ROOT,
     Manifests,
     manifests_of,
@@ -52,10 +53,11 @@ def _settings(manifests: Manifests, monkeypatch: pytest.MonkeyPatch, *, pod: str
     return load()
 
 
+@pytest.mark.parametrize("values", sorted((CHART / "ci").glob("*-values.yaml")), ids=lambda file: file.name)
 @pytest.mark.parametrize("replicas", [1, 3])
-def test_chart_passes_lint(replicas: int) -> None:
+def test_chart_passes_lint(replicas: int, values: Path) -> None:
     """`helm lint --strict` finds nothing."""
-    done = run("helm", "lint", "--strict", CHART, "--values", REQUIRED_VALUES, "--set", f"replicaCount={replicas}")
+    done = run("helm", "lint", "--strict", CHART, "--values", values, "--set", f"replicaCount={replicas}")
 
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -71,7 +73,9 @@ def test_chart_renders_replicas(tmp_path: Path, replicas: int) -> None:
     assert worker_of(manifests)["env"] == [
         {"name": "LOGP_WORKER", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}
     ]
-    assert set(manifests) == {"StatefulSet", "ConfigMap", "Service", "PodDisruptionBudget", "ServiceAccount", "Pod"}
+    assert set(manifests) == {
+        *("StatefulSet", "ConfigMap", "Service", "PodDisruptionBudget", "ServiceAccount", "Pod", "CronJob")
+    }
 
 
 def test_chart_settings_are_accepted_by_the_service(chart: Manifests, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -336,19 +340,37 @@ def test_chart_placement_is_passed_on(tmp_path: Path) -> None:
     assert {"nodeSelector", "tolerations", "affinity", "imagePullSecrets"} & set(pod_of(plain)) == set()
 
 
-def test_job_of_the_runbook_has_image_settings_and_permissions_of_the_release(tmp_path: Path) -> None:
-    """Names are those that the chart gives; its command is one that the program takes."""
-    page = (ROOT / "docs" / "RUNBOOK.md").read_text(encoding="utf-8")
-    (text,) = re.findall(r"^```yaml\n(apiVersion: batch/v1\n.*?)^```", page, re.MULTILINE | re.DOTALL)
-    job = parse(text, tmp_path / "job")["Job"]["spec"]["template"]["spec"]
-    (command,) = job["containers"]
-    manifests = manifests_of(tmp_path, "secret.name=logs-secrets")
+def test_command_of_a_release_has_image_settings_and_permissions_of_a_worker(tmp_path: Path) -> None:
+    """As a Job of a CronJob that never runs by itself."""
+    manifests = manifests_of(tmp_path, "secret.name=logs-secrets", "certificates={registry}")
+    cron_job = manifests["CronJob"]["spec"]
+    job = cron_job["jobTemplate"]["spec"]["template"]
+    (command,) = job["spec"]["containers"]
     pod, worker = pod_of(manifests), worker_of(manifests)
 
+    assert cron_job["suspend"] is True
     for field in ("serviceAccountName", "automountServiceAccountToken", "enableServiceLinks", "securityContext"):
-        assert job[field] == pod[field]
-    for field in ("image", "envFrom", "securityContext"):
+        assert job["spec"][field] == pod[field]
+    for field in ("image", "envFrom", "env", "securityContext", "volumeMounts"):
         assert command[field] == worker[field]
+    assert not manifests["Service"]["spec"]["selector"].items() <= job["metadata"]["labels"].items()
+
+
+@pytest.mark.parametrize(("page", "run"), [("RUNBOOK.md", main), ("PIPELINE.md", pipeline_cli.main)])
+def test_patch_of_a_page_gives_the_job_a_command_that_exists(
+    tmp_path: Path, page: str, run: Callable[[list[str]], int]
+) -> None:
+    """The CronJob that it names has arguments at the place that is patched."""
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    (name,) = re.findall(r"--from=cronjob/(\S+) --dry-run=client", text)
+    ((change,),) = (json.loads(patch) for patch in re.findall(r"kubectl patch --local .*? -p '(.*?)'", text, re.DOTALL))
+    manifests = manifests_of(tmp_path, files=[CHART / "ci" / "pipeline-values.yaml"])
+    (spec,) = (one["spec"]["jobTemplate"] for one in manifests.values() if one["metadata"]["name"] == name)
+
+    place = spec
+    for key in change["path"].split("/")[1:]:
+        place = place[int(key) if key.isdigit() else key]
+    assert isinstance(place, list)
     with pytest.raises(SystemExit) as caught:
-        main([*command["args"], "--help"])
+        run([*change["value"], "--help"])
     assert caught.value.code == 0

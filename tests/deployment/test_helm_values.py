@@ -74,7 +74,7 @@ def test_chart_names_of_objects_may_be_overridden_and_the_group_stays(tmp_path: 
     )
 
     assert _own_names(named) == _own_names(plain)
-    objects = [one for kind, one in named.items() if kind != "Pod"]
+    objects = [one for kind, one in named.items() if kind not in ("Pod", "CronJob")]
     assert {one["metadata"]["name"] for one in objects} == {"writer"}
     assert {one["metadata"]["labels"]["team"] for one in objects} == {"a"}
     assert {one["metadata"]["annotations"]["owner"] for one in objects} == {"b"}

@@ -7,6 +7,8 @@ import pytest
 
 from log_partitioner.errors import SettingsError
 from log_partitioner_pipeline.config import load_all
+from log_partitioner_pipeline.jobs import sentences
+from log_partitioner_pipeline.session import catalog_properties
 
 _WORKER = {
     "LOGP_KAFKA__BOOTSTRAP_SERVERS": "broker:9092",
@@ -86,3 +88,25 @@ def test_nothing_is_retired_by_a_catalogue_below_the_working_directory(environme
     environment.setenv("PIPELINE_CATALOG__URI", "database:5432/catalogue")
     environment.setenv("PIPELINE_CATALOG__TYPE", "postgres")
     assert load_all().pipeline.compact.retention_s == 86_400
+
+
+def test_glue_is_found_by_region_and_role(environment: pytest.MonkeyPatch) -> None:
+    """Nothing but the warehouse and the region is needed; results name no file that is not used."""
+    environment.setenv("PIPELINE_CATALOG__TYPE", "glue")
+    environment.setenv("PIPELINE_SPARK__MASTER", "k8s://https://cluster:443")
+    environment.setenv("LOGP_S3__REGION", "eu-west-1")
+    settings = load_all()
+    assert catalog_properties(settings) == {
+        "type": "glue",
+        "warehouse": "s3://logs/_tables",
+        "io-impl": "org.apache.iceberg.aws.s3.S3FileIO",
+        "client.region": "eu-west-1",
+    }
+    assert "catalogue glue." in sentences.counted(settings, hours=1)
+
+
+def test_token_of_a_catalogue_is_a_secret(environment: pytest.MonkeyPatch) -> None:
+    """It must not stand in log lines; how long tokens live may."""
+    properties = '{"token": "made-up-1", "s3.session-token": "made-up-2", "token-expires-in-ms": "3600000"}'
+    environment.setenv("PIPELINE_CATALOG__PROPERTIES", properties)
+    assert load_all().secrets == ["made-up-1", "made-up-2"]

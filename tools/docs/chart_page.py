@@ -29,6 +29,9 @@ config:                                     # values.yaml
 releases share them by accident. What `config` says wins; `fullnameOverride` changes none of them. A group of another
 name later is another reader of the same records: see "Another group on the same topics" in docs/RUNBOOK.md first.
 
+**The pipeline** behind the workers is part of the release with `pipeline.enabled` and a catalogue: docs/PIPELINE.md, On
+Kubernetes. **A command**, such as `offsets show`, is a Job of the CronJob `NAME-command`: docs/RUNBOOK.md.
+
 **As a dependency** of another chart it takes `condition: log-partitioner.enabled`, `global.imageRegistry` and
 `global.imagePullSecrets`, and `alias` for more than one; the alias is part of the names then.
 

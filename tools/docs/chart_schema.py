@@ -1,6 +1,6 @@
 """The chart's values.schema.json: a wrong name or type fails in `helm lint`, not in the pod.
 
-Types and meanings are those of values.yaml; `config` has those of the settings.
+Types and meanings are those of values.yaml; `config`, of workers and of jobs, has those of the settings.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any
 
 from log_partitioner.config.kafka_properties import ALLOWED, SECRET
 from log_partitioner.config.settings import TopicSettings
+from log_partitioner_pipeline.config import PipelineSettings
 from tools.docs.chart_values import Value, values_of
 from tools.docs.settings_schema import Group, Setting, groups
 
@@ -28,11 +29,14 @@ _NEEDED = {
     "spool": ["directory", "bytes_max"],
     "http": ["port"],
 }
+_PIPELINE_CONFIG = {"$ref": "#/properties/pipeline/properties/config"}
+_FORMS = {"enum": ["Deployment", "CronJob"]}
+_SIZE = r"^[0-9]+(\.[0-9]+)?([kMGT]|[kMGT]i)?$"
 _COUNT_OR_SHARE = {"type": ["integer", "string"], "pattern": "^([0-9]+%)?$"}
 # Maps that Kubernetes gets as they are.
 _PASSED_ON = {
     "resources", "updateStrategy", "podSecurityContext", "securityContext", "livenessProbe", "readinessProbe",
-    "autoscaling.behavior",
+    "autoscaling.behavior", "pipeline.resources", "pipeline.livenessProbe", "pipeline.startupProbe",
 }  # fmt: skip
 # What a default does not tell.
 _REFINED: Mapping[str, Mapping[str, Any]] = {
@@ -58,6 +62,18 @@ _REFINED: Mapping[str, Mapping[str, Any]] = {
     "autoscaling.keda.recordsPerSecond": {"minimum": 1},
     "autoscaling.keda.catchUpSeconds": {"minimum": 1},
     "autoscaling.keda.window": {"pattern": "^([0-9]+[smh])?$"},
+    "pipeline.image.repository": {"minLength": 1},
+    "pipeline.image.digest": {"pattern": "^(sha256:[0-9a-f]{64})?$"},
+    "pipeline.image.pullPolicy": {"enum": ["Always", "IfNotPresent", "Never"]},
+    "pipeline.scratchSize": {"pattern": _SIZE},
+    "pipeline.executors.instances": {"minimum": 1},
+    "pipeline.executors.cores": {"minimum": 1},
+    "pipeline.table.as": _FORMS,
+    "pipeline.audit.as": _FORMS,
+    "pipeline.audit.every": {"pattern": _QUANTITIES["seconds"]},
+    "pipeline.userActivity.as": _FORMS,
+    "pipeline.cron.activeDeadlineSeconds": {"minimum": 1},
+    **{f"pipeline.{job}.config": _PIPELINE_CONFIG for job in ("table", "audit", "compact", "userActivity")},
 }
 
 
@@ -65,6 +81,7 @@ def chart_schema() -> str:
     """Write the whole schema."""
     schema = {"$schema": "http://json-schema.org/draft-07/schema#", **_closed(list(values_of()), depth=0)}
     schema["properties"]["config"] = _config()
+    schema["properties"]["pipeline"]["properties"]["config"] = _pipeline_config()
     # Of a chart that depends on this one: what it shares with all, and its YAML anchors.
     schema["properties"]["global"] = {"type": "object"}
     schema["patternProperties"] = {"^x-": {}}
@@ -107,6 +124,12 @@ def _config() -> dict[str, Any]:
     plain["topics"]["additionalProperties"] = _object(of_topic, [])
     sections = {name: _object(properties, _NEEDED.get(name, [])) for name, properties in by_name.items()}
     return _object(plain | sections, list(_NEEDED))
+
+
+def _pipeline_config() -> dict[str, Any]:
+    return _object(
+        {group.name: _object(_properties(group), []) for group in groups(PipelineSettings) if group.name}, []
+    )
 
 
 def _properties(group: Group) -> dict[str, Any]:

@@ -23,11 +23,17 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end -}}
 
+{{/* Name of an object: a list of the root and a suffix. A CronJob's has 52 characters at most. */}}
+{{- define "log-partitioner.named" -}}
+{{- $name := include "log-partitioner.fullname" (first .) -}}
+{{- printf "%s%s" ($name | trunc (sub 52 (len (last .)) | int) | trimSuffix "-") (last .) -}}
+{{- end -}}
+
 {{/* Metadata of an object: a list of the root and of what the object's own values say (namespace, labels, annotations). */}}
 {{- define "log-partitioner.metadata" -}}
 {{- $root := first . -}}
 {{- $own := last . -}}
-name: {{ include "log-partitioner.fullname" $root }}{{ $own.suffix | default "" }}
+name: {{ include "log-partitioner.named" (list $root ($own.suffix | default "")) }}
 namespace: {{ $own.namespace | default $root.Release.Namespace }}
 labels: {{- mergeOverwrite (dict) $root.Values.commonLabels (include "log-partitioner.labels" $root | fromYaml) ($own.labels | default dict) | toYaml | nindent 2 }}
 {{- with mergeOverwrite (dict) $root.Values.commonAnnotations ($own.annotations | default dict) }}
@@ -49,20 +55,26 @@ annotations: {{- toYaml . | nindent 2 }}
 {{- mergeOverwrite (dict "kafka" $kafka "s3" (dict "prefix" $identity)) (deepCopy .Values.config) | toJson -}}
 {{- end -}}
 
-{{/* The settings as variables: `flush: {interval_s: 30}` is LOGP_FLUSH__INTERVAL_S: "30". Below a section, and
-under topics, lists and maps are values, as JSON; null is left out. toJson writes large numbers in full where quote would write 2e+09. */}}
+{{/* Settings as variables: a list of the prefix and the settings. `flush: {interval_s: 30}` is LOGP_FLUSH__INTERVAL_S: "30".
+Below a section, and under topics, lists and maps are values, as JSON; null is left out. toJson writes large numbers in
+full where quote would write 2e+09. */}}
 {{- define "log-partitioner.variables" -}}
-{{- range $section, $settings := include "log-partitioner.config" . | fromJson -}}
+{{- $prefix := first . -}}
+{{- range $section, $settings := last . -}}
 {{- if and (kindIs "map" $settings) (ne $section "topics") -}}
 {{- range $setting, $value := $settings -}}
 {{- if not (kindIs "invalid" $value) }}
-{{ printf "LOGP_%s__%s" $section $setting | upper }}: {{ include "log-partitioner.text" $value | quote }}
+{{ printf "%s_%s__%s" $prefix $section $setting | upper }}: {{ include "log-partitioner.text" $value | quote }}
 {{- end -}}
 {{- end -}}
 {{- else if not (kindIs "invalid" $settings) }}
-{{ printf "LOGP_%s" $section | upper }}: {{ include "log-partitioner.text" $settings | quote }}
+{{ printf "%s_%s" $prefix $section | upper }}: {{ include "log-partitioner.text" $settings | quote }}
 {{- end -}}
 {{- end -}}
+{{- end -}}
+
+{{- define "log-partitioner.workerVariables" -}}
+{{- include "log-partitioner.variables" (list "LOGP" (include "log-partitioner.config" . | fromJson)) -}}
 {{- end -}}
 
 {{- define "log-partitioner.text" -}}

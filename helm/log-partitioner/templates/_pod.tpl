@@ -7,20 +7,28 @@
 {{- toJson $seen | sha256sum -}}
 {{- end -}}
 
+{{/* A list of the root and of an image's values. */}}
 {{- define "log-partitioner.image" -}}
-{{- $global := .Values.global | default dict -}}
-{{- with get $global "imageRegistry" | default .Values.image.registry }}{{ . }}/{{ end -}}
-{{- .Values.image.repository -}}
-{{- with .Values.image.digest }}@{{ . }}{{ else }}:{{ .Values.image.tag | default .Chart.AppVersion }}{{ end -}}
+{{- $root := first . -}}
+{{- with last . -}}
+{{- with get ($root.Values.global | default dict) "imageRegistry" | default .registry }}{{ . }}/{{ end -}}
+{{- .repository -}}
+{{- with .digest }}@{{ . }}{{ else }}:{{ .tag | default $root.Chart.AppVersion }}{{ end -}}
+{{- end -}}
 {{- end -}}
 
+{{/* A container with the environment of a worker: a list of the root and of what is its own (image, envFrom, env, volumeMounts). */}}
 {{- define "log-partitioner.container" -}}
-{{- $name := include "log-partitioner.fullname" . -}}
-image: {{ include "log-partitioner.image" . | quote }}
-imagePullPolicy: {{ .Values.image.pullPolicy }}
+{{- $own := last . -}}
+{{- with first . -}}
+image: {{ include "log-partitioner.image" (list . $own.image) | quote }}
+imagePullPolicy: {{ $own.image.pullPolicy }}
 envFrom:
   - configMapRef:
-      name: {{ $name }}
+      name: {{ include "log-partitioner.fullname" . }}
+  {{- with $own.envFrom }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
   {{- if and .Values.secret.name (eq .Values.secret.as "env") }}
   - secretRef:
       name: {{ .Values.secret.name }}
@@ -29,11 +37,7 @@ envFrom:
   {{- toYaml . | nindent 2 }}
   {{- end }}
 env:
-  # Part of the transactional id: a restarted pod fences what its predecessor left open.
-  - name: LOGP_WORKER
-    valueFrom:
-      fieldRef:
-        fieldPath: metadata.name
+  {{- toYaml $own.env | nindent 2 }}
   {{- if and .Values.secret.name (eq .Values.secret.as "files") }}
   - name: LOGP_SECRETS_DIR
     value: /etc/log-partitioner/secrets
@@ -43,8 +47,7 @@ env:
   {{- end }}
 securityContext: {{- toYaml .Values.securityContext | nindent 2 }}
 volumeMounts:
-  - name: spool
-    mountPath: {{ .Values.config.spool.directory }}
+  {{- toYaml $own.volumeMounts | nindent 2 }}
   - name: tmp
     mountPath: /tmp
   {{- range include "log-partitioner.mounted" . | fromJsonArray }}
@@ -55,6 +58,15 @@ volumeMounts:
   {{- with .Values.extraVolumeMounts }}
   {{- toYaml . | nindent 2 }}
   {{- end }}
+{{- end -}}
+{{- end -}}
+
+{{/* A worker's container, or one of the same image that runs another command. */}}
+{{- define "log-partitioner.workerContainer" -}}
+{{- /* Part of the transactional id: a restarted pod fences what its predecessor left open. */ -}}
+{{- $name := dict "name" "LOGP_WORKER" "valueFrom" (dict "fieldRef" (dict "fieldPath" "metadata.name")) -}}
+{{- $spool := dict "name" "spool" "mountPath" .Values.config.spool.directory -}}
+{{- include "log-partitioner.container" (list . (dict "image" .Values.image "env" (list $name) "volumeMounts" (list $spool))) -}}
 {{- end -}}
 
 {{/* What is mounted to be read: Secrets, and the files of values. */}}
@@ -69,38 +81,50 @@ volumeMounts:
 {{- $mounted = append $mounted (dict "path" (printf "/etc/log-partitioner/certificates/%s" $name) "volume" $volume) -}}
 {{- end -}}
 {{- if .Values.files -}}
-{{- $volume := dict "name" "files" "configMap" (dict "name" (printf "%s-files" (include "log-partitioner.fullname" .))) -}}
+{{- $volume := dict "name" "files" "configMap" (dict "name" (include "log-partitioner.named" (list . "-files"))) -}}
 {{- $mounted = append $mounted (dict "path" "/etc/log-partitioner/files" "volume" $volume) -}}
 {{- end -}}
 {{- toJson $mounted -}}
 {{- end -}}
 
+{{/* A list of the root, the account, and the values of where the pod goes. */}}
 {{- define "log-partitioner.pod" -}}
-serviceAccountName: {{ include "log-partitioner.serviceAccountName" . }}
-automountServiceAccountToken: false
+{{- $account := index . 1 -}}
+{{- $placement := last . -}}
+{{- with first . -}}
+serviceAccountName: {{ $account }}
 # A Service named `logp` would put LOGP_SERVICE_HOST into the pod, which the worker refuses as no setting.
 enableServiceLinks: false
 securityContext: {{- toYaml .Values.podSecurityContext | nindent 2 }}
 {{- with concat .Values.imagePullSecrets (get (.Values.global | default dict) "imagePullSecrets" | default list) }}
 imagePullSecrets: {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- range $key := list "nodeSelector" "tolerations" "affinity" "priorityClassName" "runtimeClassName" "schedulerName" "hostAliases" "dnsPolicy" "dnsConfig" }}
-{{- with get $.Values $key }}
+{{- $all := pick .Values "runtimeClassName" "schedulerName" "hostAliases" "dnsPolicy" "dnsConfig" }}
+{{- range $key, $value := merge $all (pick $placement "nodeSelector" "tolerations" "affinity" "priorityClassName") }}
+{{- with $value }}
 {{ $key }}: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end }}
 {{- end -}}
+{{- end -}}
 
-{{/* All volumes but the spool's, and that one where it is no claim. */}}
+{{- define "log-partitioner.workerPod" -}}
+{{- include "log-partitioner.pod" (list . (include "log-partitioner.serviceAccountName" .) .Values) }}
+automountServiceAccountToken: false
+{{- end -}}
+
+{{/* The volumes that all pods have: a list of the root and the size of /tmp, in which the compiler of Protobuf schemas has
+a few files at once, and Java the libraries that it unpacks. */}}
 {{- define "log-partitioner.volumes" -}}
-# The compiler of Protobuf schemas reads and writes files, a few at once.
 - name: tmp
   emptyDir:
-    sizeLimit: 64Mi
+    sizeLimit: {{ last . }}
+{{- with first . -}}
 {{- range include "log-partitioner.mounted" . | fromJsonArray }}
 - {{- toYaml .volume | nindent 2 }}
 {{- end }}
 {{- with .Values.extraVolumes }}
 {{ toYaml . }}
 {{- end }}
+{{- end -}}
 {{- end -}}

@@ -65,7 +65,64 @@
 {{- $wrong = append $wrong (printf "replicaCount (%v) is more than topicPartitions (%d): the others would stay idle." $values.replicaCount $partitions) -}}
 {{- end -}}
 
+{{- $wrong = concat $wrong (include "log-partitioner.pipeline.wrong" . | fromJsonArray) -}}
+
 {{- if $wrong -}}
 {{- fail (printf "\n%s" (join "\n" $wrong)) -}}
 {{- end -}}
+{{- end -}}
+
+{{/* Mistakes in the values of the pipeline, as a list. */}}
+{{- define "log-partitioner.pipeline.wrong" -}}
+{{- $pipeline := .Values.pipeline -}}
+{{- $wrong := list -}}
+{{- if $pipeline.enabled -}}
+{{- $config := include "log-partitioner.pipeline.config" . | fromJson -}}
+{{- $type := get $config.catalog "type" -}}
+
+{{- if not $type -}}
+{{- $wrong = append $wrong "pipeline.config.catalog.type is not set: postgres, rest or glue; or sqlite for a trial, with pipeline.catalogClaim." -}}
+{{- else if and (eq $type "sqlite") (or (not $pipeline.catalogClaim) $pipeline.executors.enabled) -}}
+{{- $wrong = append $wrong "pipeline.config.catalog.type is sqlite, a file that pods lose: set it to postgres, rest or glue; or, for a trial without executors, pipeline.catalogClaim to the name of a PersistentVolumeClaim." -}}
+{{- else if and (has $type (list "postgres" "rest")) (not $config.catalog.uri) -}}
+{{- $wrong = append $wrong (printf "pipeline.config.catalog.uri is not set: %s." (ternary "host:port/database" "the URL of the catalogue" (eq $type "postgres"))) -}}
+{{- end -}}
+
+{{- range $section := list "spark" "catalog" -}}
+{{- range $name, $_ := (get $config $section | default dict).properties -}}
+{{- if regexMatch "(?i)password|passwd|passphrase|secret|key[.]pem|jaas|credential|token$" $name -}}
+{{- $wrong = append $wrong (printf "pipeline.config.%s.properties has %s, which is secret: put PIPELINE_%s__PROPERTIES, a JSON object of all of them, into the Secret." $section $name (upper $section)) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- if not $pipeline.table.enabled -}}
+{{- if and $pipeline.audit.enabled (has "--table" $pipeline.audit.args) -}}
+{{- $wrong = append $wrong "pipeline.audit.args has --table, and pipeline.table.enabled is false: there would be no table to compare with." -}}
+{{- end -}}
+{{- range $job := list "compact" "userActivity" -}}
+{{- if (get $pipeline $job).enabled -}}
+{{- $wrong = append $wrong (printf "pipeline.%s.enabled is true, and pipeline.table.enabled is false: it works on the table." $job) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- if and $pipeline.compact.enabled (not $pipeline.audit.enabled) -}}
+{{- $wrong = append $wrong "pipeline.compact.enabled is true, and pipeline.audit.enabled is false: it rewrites only hours that an audit has passed." -}}
+{{- end -}}
+
+{{- if and $pipeline.executors.enabled (not $pipeline.serviceAccount.create) (not $pipeline.serviceAccount.name) -}}
+{{- $wrong = append $wrong "pipeline.serviceAccount.name is not set, and pipeline.serviceAccount.create is false: with executors the account may make pods, which would be `default`." -}}
+{{- end -}}
+
+{{- range $job := include "log-partitioner.pipeline.jobs" . | fromJsonArray -}}
+{{- $spark := get (mergeOverwrite (deepCopy $config) $job.config) "spark" | default dict -}}
+{{- $heap := include "log-partitioner.bytes" (printf "%si" (get $spark "driver_memory" | default "2g" | lower | trimSuffix "b" | replace "k" "K" | replace "m" "M" | replace "g" "G" | replace "t" "T")) -}}
+{{- $memory := (get ($job.resources | default $pipeline.resources) "limits" | default dict).memory | default "" -}}
+{{- $limit := include "log-partitioner.bytes" $memory -}}
+{{- if and $limit $heap (lt ($limit | int64) (add ($heap | int64) 1073741824)) -}}
+{{- $wrong = append $wrong (printf "resources.limits.memory of pipeline's %s (%s) must hold the heap, config.spark.driver_memory, and 1Gi for Java and Python beside it." $job.name $memory) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- toJson $wrong -}}
 {{- end -}}

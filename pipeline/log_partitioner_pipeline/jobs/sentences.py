@@ -165,4 +165,4 @@ def acknowledged(table: str, objects: list[LostObject], messages: list[Messages]
 
 def _catalogue(settings: JobSettings) -> str:
     catalog = settings.pipeline.catalog
-    return f"catalogue {catalog.type} {catalog.uri}"
+    return "catalogue glue" if catalog.type == "glue" else f"catalogue {catalog.type} {catalog.uri}"
