@@ -125,6 +125,8 @@ class AuditSettings(Section):
     """Age in seconds from which such an object counts."""
     history_directory: Path | None = None
     """Directory in which the newest 200 results are kept as JSON."""
+    results_prefix: Annotated[str, Field(min_length=1)] | None = None
+    """Prefix in the worker's bucket below which each result is kept as JSON, such as _audits: for audits in pods, which leave no files."""
     metrics_file: Path | None = None
     """File for metrics of the last result, as Prometheus' textfile collector reads them."""
     metrics_port: int | None = Field(None, ge=1, le=65535)

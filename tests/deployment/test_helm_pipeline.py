@@ -259,12 +259,15 @@ def test_pipeline_catalogue_in_a_file_is_on_a_claim(tmp_path: Path) -> None:
 
 
 def test_pipeline_of_two_releases_share_no_files(tmp_path: Path) -> None:
-    """One would remove the other's as orphans."""
-    warehouses = [
-        _settings(manifests, _job(manifests, "table")[1]).warehouse
+    """One would remove the other's as orphans; results of audits are told apart by where they are."""
+    releases = [
+        _settings(manifests, _job(manifests, "table")[1])
         for manifests in (_chart(tmp_path / "a", namespace="a"), _chart(tmp_path / "b", namespace="b"))
     ]
-    assert len(set(warehouses)) == 2
+    assert len({one.warehouse for one in releases}) == 2
+    assert [one.pipeline.audit.results_prefix for one in releases] == [
+        *("_audits/a.logs.log-partitioner", "_audits/b.logs.log-partitioner")
+    ]
 
 
 def test_pipeline_metrics_are_scraped_where_jobs_serve_them(tmp_path: Path) -> None:

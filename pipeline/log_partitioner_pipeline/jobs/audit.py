@@ -15,7 +15,7 @@ import structlog
 from log_partitioner.proof.accounting import ExitCode
 from log_partitioner_pipeline.archive.run import audit_archive, require_ids
 from log_partitioner_pipeline.audit.auditor import Auditor, Options
-from log_partitioner_pipeline.audit.history import keep
+from log_partitioner_pipeline.audit.history import keep, keep_in_store
 from log_partitioner_pipeline.audit.metrics import AuditMetrics, last_success_in
 from log_partitioner_pipeline.audit.result import Counts, Result, Window, Witness, encode
 from log_partitioner_pipeline.audit.text import to_text
@@ -137,6 +137,8 @@ class Runs:
                 self._arguments.json_file.write_bytes(encode(result))
             if audit.history_directory is not None:
                 keep(result, audit.history_directory)
+            if audit.results_prefix is not None:
+                keep_in_store(result, self._settings.worker.s3, audit.results_prefix)
             self._metrics.observe(result)
             if audit.metrics_file is not None:
                 self._metrics.write(audit.metrics_file)

@@ -1,15 +1,18 @@
 """The audit as a command leaves its page beside everything else that it leaves; without Spark, of a result by hand."""
 
 import argparse
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
 from log_partitioner.formats.findings import Kind
 from log_partitioner_pipeline.audit.metrics import AuditMetrics
+from log_partitioner_pipeline.audit.result import decode
 from log_partitioner_pipeline.cli import main
 from log_partitioner_pipeline.config import load_all
-from log_partitioner_pipeline.errors import PipelineError
+from log_partitioner_pipeline.errors import ObjectError, PipelineError
 from log_partitioner_pipeline.jobs import audit
 from log_partitioner_pipeline.jobs.audit import Runs
 from log_partitioner_pipeline.jobs.audit_options import add_audit_arguments
@@ -69,3 +72,42 @@ def test_an_audit_that_fails_could_not_tell(runs: Runs, monkeypatch: pytest.Monk
     assert main(["audit"]) == 2
     monkeypatch.setattr(audit, "open_session", broken)
     assert main(["audit"]) == 2
+
+
+@pytest.mark.parametrize("status", [200, 403])
+def test_a_result_is_kept_in_the_store(runs: Runs, monkeypatch: pytest.MonkeyPatch, status: int) -> None:
+    """One that the store refuses is an error: whoever reads it there would take the one before it for the newest."""
+    kept: dict[str, bytes] = {}
+
+    class Store(BaseHTTPRequestHandler):
+        def do_PUT(self) -> None:
+            kept[self.path] = self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(status)
+            self.send_header("ETag", '"1"')
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    with HTTPServer(("127.0.0.1", 0), Store) as server:
+        monkeypatch.setenv("PIPELINE_AUDIT__RESULTS_PREFIX", "_audits/a")
+        monkeypatch.setenv("LOGP_S3__ENDPOINT_URL", f"http://127.0.0.1:{server.server_port}")
+        monkeypatch.setenv("LOGP_S3__ACCESS_KEY", "made-up")
+        monkeypatch.setenv("LOGP_S3__SECRET_KEY", "made-up")
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        told = Runs(runs._open_spark, load_all(), runs._arguments, AuditMetrics("group"))
+        try:
+            if status == 200:
+                assert told._publish(result(run_id="one", started_at_ms=T0_MS)) == 0
+            else:
+                with pytest.raises(ObjectError, match="cannot be written"):
+                    told._publish(result(run_id="one", started_at_ms=T0_MS))
+        finally:
+            server.shutdown()
+            thread.join()
+    ((path, body),) = kept.items()
+    assert path.startswith("/none/_audits/a/audit-20")
+    assert path.endswith("Z-one.json")
+    assert decode(body).run_id == "one"

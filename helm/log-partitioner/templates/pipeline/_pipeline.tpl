@@ -2,11 +2,13 @@
 one would remove the other's as orphans. */}}
 {{- define "log-partitioner.pipeline.config" -}}
 {{- $bucket := (include "log-partitioner.config" . | fromJson).s3.bucket -}}
-{{- $catalog := dict "warehouse" (printf "s3://%s/_tables/%s" $bucket (include "log-partitioner.identity" .)) -}}
+{{- $identity := include "log-partitioner.identity" . -}}
+{{- $catalog := dict "warehouse" (printf "s3://%s/_tables/%s" $bucket $identity) -}}
+{{- $audit := dict "results_prefix" (printf "_audits/%s" $identity) -}}
 {{- if .Values.pipeline.catalogClaim -}}
 {{- $_ := set $catalog "uri" "/var/lib/log-partitioner/catalog.db" -}}
 {{- end -}}
-{{- mergeOverwrite (dict "catalog" $catalog) (deepCopy .Values.pipeline.config) | toJson -}}
+{{- mergeOverwrite (dict "catalog" $catalog "audit" $audit) (deepCopy .Values.pipeline.config) | toJson -}}
 {{- end -}}
 
 {{/* The jobs that are rendered, each with its values and: name, section of its settings, arguments, and more of them for
