@@ -8,6 +8,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from functools import lru_cache
+from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from log_partitioner.formats.schema import Schema
 
 _COMPILE_S = 60.0
+_PROTOS = Path(__file__).with_name("protos")
 _SCHEMAS_MAX = 256
 _KNOWN = ("Timestamp", "Duration", "Struct", "Value", "ListValue")
 WRAPPED = ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes")
@@ -116,6 +118,13 @@ def compile_schema(schema: Schema) -> CompiledSchema:
         raise RegistryError(f"a schema cannot be compiled: {type(error).__name__}: {error}") from error
 
 
+def _built_in() -> list[Path]:
+    """Return folders of files that serializers of a registry take for part of Protobuf: they register none of them."""
+    google = find_spec("google.type")
+    assert google is not None, "googleapis-common-protos is of the group formats"
+    return [_PROTOS, *(Path(place).parent.parent for place in google.submodule_search_locations or ())]
+
+
 def _compile(main: str, sources: dict[str, str]) -> bytes:
     with TemporaryDirectory(prefix="protoc-") as place:
         for name, content in sources.items():
@@ -123,7 +132,12 @@ def _compile(main: str, sources: dict[str, str]) -> bytes:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(content, encoding="utf-8")
         out = Path(place) / "out"
-        options = [f"-I{place}", "--include_imports", f"--descriptor_set_out={out}", main]
+        options = [
+            *(f"-I{one}" for one in (place, *_built_in())),
+            "--include_imports",
+            f"--descriptor_set_out={out}",
+            main,
+        ]
         command = [sys.executable, "-m", "grpc_tools.protoc", *options]
         done = subprocess.run(command, capture_output=True, text=True, timeout=_COMPILE_S, check=False)  # noqa: S603
         if done.returncode == 0:

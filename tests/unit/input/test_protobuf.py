@@ -235,6 +235,25 @@ def test_reference_may_have_any_other_name() -> None:
     assert [entry for _, entry, *_ in decoded.entries] == [{"c": {"n": 7}}]
 
 
+def test_schema_may_import_what_serializers_take_for_part_of_protobuf() -> None:
+    """Rules and documentation of Confluent's clients, their decimals, dates and money of Google: none is registered."""
+    source = """
+        syntax = "proto3";
+        import "confluent/meta.proto"; import "confluent/types/decimal.proto"; import "confluent/type/variant.proto";
+        import "google/type/date.proto"; import "google/type/money.proto";
+        message Log {
+          option (confluent.message_meta).doc = "a log";
+          string user = 1 [(confluent.field_meta) = {tags: ["PII"]}];
+          confluent.type.Decimal price = 2; google.type.Date day = 3;
+        }
+    """
+    payload = b"\x0a\3ann" + b"\x12\6\x0a\2\x04\xd2\x18\2" + b"\x1a\5\x08\xea\x0f\x10\3"
+    decoded = RecordDecoder(FRAMED, lambda _ref: Schema(source)).decode(ALL + payload)
+    assert_decoded_alike(decoded, ALL + payload, FRAMED, (), lambda _ref: Schema(source))
+    ((_, entry, *_),) = decoded.entries
+    assert entry == {"user": "ann", "price": {"value": "BNI=", "scale": 2}, "day": {"year": 2026, "month": 3}}
+
+
 @pytest.mark.parametrize("ends", ["exit", "signal", "time", "disk"])
 def test_compiler_that_cannot_run_blames_no_schema(ends: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Records wait, as for a registry that does not answer."""
