@@ -74,8 +74,8 @@ def main(options: argparse.Namespace, settings: Settings) -> int:
 
     `show` alone prints keys, headers and values of records, which hold what users have logged. `replay` takes what was
     not replayed yet: the record goes to its partition again, with key, headers and timestamp; if other entries of it
-    were delivered, the dead ones alone go. Each transaction holds the mark that it was done, so that
-    another run goes on where one was killed. Mend first what made them dead, and restart the workers.
+    were delivered, the dead ones alone go. Each transaction holds the mark that it was done, so that another run goes
+    on where one was killed. Mend first what made them dead, and restart the workers.
 
     Example:
       log-partitioner dead-letters replay --reason no_user --since 2d --dry-run
