@@ -280,8 +280,7 @@ def test_pipeline_metrics_are_scraped_where_jobs_serve_them(tmp_path: Path) -> N
 
     assert container["ports"] == [{"name": "metrics", "containerPort": 9100}]
     assert _settings(manifests, pod).pipeline.audit.metrics_port == 9100
-    for probe in ("livenessProbe", "startupProbe"):
-        assert container[probe]["httpGet"] == {"path": "/metrics", "port": "metrics"}
+    assert container["livenessProbe"]["httpGet"] == {"path": "/metrics", "port": "metrics"}
     assert monitor["spec"]["podMetricsEndpoints"] == [{"port": "metrics", "path": "/metrics", "interval": "30s"}]
     assert monitor["metadata"]["labels"]["team"] == workers["metadata"]["labels"]["team"] == "a"
     assert workers["metadata"]["labels"]["app.kubernetes.io/name"] == "log-partitioner"

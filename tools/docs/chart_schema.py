@@ -36,7 +36,7 @@ _COUNT_OR_SHARE = {"type": ["integer", "string"], "pattern": "^([0-9]+%)?$"}
 # Maps that Kubernetes gets as they are.
 _PASSED_ON = {
     "resources", "updateStrategy", "podSecurityContext", "securityContext", "livenessProbe", "readinessProbe",
-    "autoscaling.behavior", "pipeline.resources", "pipeline.livenessProbe", "pipeline.startupProbe",
+    "autoscaling.behavior", "pipeline.resources", "pipeline.livenessProbe",
 }  # fmt: skip
 # What a default does not tell.
 _REFINED: Mapping[str, Mapping[str, Any]] = {

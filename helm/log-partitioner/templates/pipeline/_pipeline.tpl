@@ -59,7 +59,8 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{ include "log-partitioner.volumes" (list . "1Gi") }}
 {{- end -}}
 
-{{/* Settings of Spark for a driver in a pod: executors find it by the pod's address, and go when it goes. */}}
+{{/* Settings of Spark for a driver in a pod: executors find it by the pod's address, and go when it goes. Services and
+claims, for which it has no rights, it need not look for. */}}
 {{- define "log-partitioner.pipeline.executors" -}}
 {{- with .Values.pipeline.executors -}}
 {{- $properties := dict
@@ -69,6 +70,9 @@ app.kubernetes.io/instance: {{ .Release.Name }}
   "spark.kubernetes.container.image" (include "log-partitioner.image" (list $ $.Values.pipeline.image))
   "spark.kubernetes.container.image.pullPolicy" $.Values.pipeline.image.pullPolicy
   "spark.kubernetes.executor.podTemplateFile" "/etc/log-partitioner/executor/pod.yaml"
+  "spark.kubernetes.driver.service.deleteOnTermination" "false"
+  "spark.kubernetes.driver.ownPersistentVolumeClaim" "false"
+  "spark.kubernetes.driver.reusePersistentVolumeClaim" "false"
   "spark.executor.instances" (toString .instances)
   "spark.executor.cores" (toString .cores)
   "spark.executor.memory" .memory
@@ -120,10 +124,8 @@ containers:
     ports:
       - name: metrics
         containerPort: {{ $port }}
-    {{- range $probe := list "startupProbe" "livenessProbe" }}
-    {{- with get $pipeline $probe }}
-    {{ $probe }}: {{- merge (dict "httpGet" (dict "path" "/metrics" "port" "metrics")) . | toYaml | nindent 6 }}
-    {{- end }}
+    {{- with $pipeline.livenessProbe }}
+    livenessProbe: {{- merge (dict "httpGet" (dict "path" "/metrics" "port" "metrics")) . | toYaml | nindent 6 }}
     {{- end }}
     {{- end }}
     resources: {{- $job.resources | default $pipeline.resources | toYaml | nindent 6 }}
