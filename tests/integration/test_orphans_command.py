@@ -58,7 +58,7 @@ def test_orphans_are_deleted_and_nothing_else(
     code, text, notes = run("list", "--json")
     assert (code, sorted(json.loads(line)["object"] for line in text.splitlines())) == (0, sorted(left))
     assert f"{len(named)} stay: named by a reference" in notes
-    assert "1 stay: of a worker that has never flushed" in notes
+    assert "1 stay: of a writer that the topic of references never names" in notes
 
     code, text, notes = run("delete", "--json")
     assert (code, json.loads(text)["orphans"], "with --yes" in notes) == (0, 2, True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from array import array
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Mapping
@@ -25,7 +26,7 @@ class Stays(StrEnum):
     YOUNG = "too young: a flush may be under way"
     FORGOTTEN = "older than what the topic of references still has"
     AWAITED = "of a backfill that may still name them"
-    UNKNOWN = "of a worker that has never flushed to these topics: another deployment's, or one that died before"
+    UNKNOWN = "of a writer that the topic of references never names: another deployment's, or one that died before"
     NO_ROWS = "no objects of rows"
 
 
@@ -51,13 +52,13 @@ def _digest(key: str) -> int:
 class NamingEvidence(NamedTuple):
     """All that is known when objects are listed, read before.
 
-    `boots` are those of all flush records, `finished` the batch ids of backfills that have published everything. The
+    `writers` are those of all references, `finished` the batch ids of backfills that have published everything. The
     topic of references has what was announced from `reach_ms` on, nothing if that is None. Objects of `before_ms` and
     older are old enough.
     """
 
     named: NamedKeys
-    boots: Collection[str]
+    writers: Collection[str]
     finished: Collection[str]
     reach_ms: int | None
     before_ms: int
@@ -75,18 +76,20 @@ def why_it_stays(prefix: str, listed: ListedObject, evidence: NamingEvidence) ->
         return Stays.NAMED
     if listed.modified_ms > evidence.before_ms:
         return Stays.YOUNG
-    if found["backfill"] is not None:
-        begun = None
-        if found["backfill"] not in evidence.finished:
-            return Stays.AWAITED
-    else:
-        begun = begun_ms(found["batch_id"])
-        if found["boot"] not in evidence.boots:
-            return Stays.UNKNOWN
+    if found["backfill"] is not None and found["backfill"] not in evidence.finished:
+        return Stays.AWAITED
+    if writer_of(found) not in evidence.writers:  # flush and run records may be of topics that deployments share
+        return Stays.UNKNOWN
+    begun = begun_ms(found["batch_id"]) if found["batch_id"] is not None else None
     announced_ms = listed.modified_ms if begun is None else min(begun, listed.modified_ms)
     if evidence.reach_ms is None or announced_ms <= evidence.reach_ms + SKEW_MS:
         return Stays.FORGOTTEN
     return None
+
+
+def writer_of(found: re.Match[str]) -> str:
+    """Return who has written an object of rows, by its key: the boot of a worker, or the batch id of a backfill."""
+    return found["boot"] or found["backfill"]
 
 
 def reach_of(begins: Mapping[TopicPartition, tuple[int, int | None]]) -> int | None:

@@ -21,9 +21,16 @@ from log_partitioner.config.settings import KafkaSettings, Settings
 from log_partitioner.errors import CouldNotTellError, SettingsError
 from log_partitioner.formats.flush_record import decode_backfill_record
 from log_partitioner.formats.model import SourceRecord, TopicPartition
-from log_partitioner.formats.object_key import rows_prefixes
+from log_partitioner.formats.object_key import find_rows_key, rows_prefixes
 from log_partitioner.formats.reference import decode_known
-from log_partitioner.operations.orphan_rules import NamedKeys, NamingEvidence, Stays, reach_of, why_it_stays
+from log_partitioner.operations.orphan_rules import (
+    NamedKeys,
+    NamingEvidence,
+    Stays,
+    reach_of,
+    why_it_stays,
+    writer_of,
+)
 from log_partitioner.operations.output import Row, add_json, write_json, write_lines, write_note, write_rows
 from log_partitioner.proof.audit.whose import FlushTopics
 from log_partitioner.usage import argument_of
@@ -34,7 +41,6 @@ _ANSWER_S = 30.0
 
 
 class _Object(msgspec.Struct):
-    bucket: str
     key: str
 
 
@@ -43,12 +49,7 @@ class _Reference(msgspec.Struct):
     object: _Object
 
 
-class _Flush(msgspec.Struct):
-    boot: str | None = None
-
-
 _decode_reference = partial(decode_known, msgspec.json.Decoder(_Reference))
-_decode_flush = msgspec.json.Decoder(_Flush).decode
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -66,11 +67,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(options: argparse.Namespace, settings: Settings) -> int:
     """List or delete orphans: objects of rows that flushes have left which were never committed.
 
-    It reads the topics of references, flush records and backfills as a whole, and lists the objects of rows under the
-    prefix, 1,000 with each request; memory holds 8 bytes of each named object. An object stays if a reference names it,
-    if its time lies before what the topic of references still has, if a backfill may still name it, or if no flush
-    record is of the process that wrote it. Nobody looks at dead letters, schemas and what else is under the prefix.
-    How many stay, and why, is said on standard error.
+    It reads the topics of references and backfills as a whole, and lists the objects of rows under the prefix, 1,000
+    with each request; memory holds 8 bytes of each named object. An object stays if a reference names it, if its time
+    lies before what the topic of references still has, if a backfill may still name it, or if no reference is of the
+    process or backfill that wrote it. Nobody looks at dead letters, schemas and what else is under the prefix. How many
+    stay, and why, is said on standard error.
 
     Example:
       log-partitioner orphans list --older-than 7d
@@ -135,21 +136,18 @@ def _evidence(settings: Settings, *, before_ms: int) -> NamingEvidence:
             "(DescribeConfigs): which objects it has named is not known"
         )
     with KafkaTopics.of(kafka) as topics:
-        return read_evidence(topics, kafka, settings.s3.bucket, before_ms=before_ms)
+        return read_evidence(topics, kafka, settings.s3.prefix, before_ms=before_ms)
 
 
-def read_evidence(topics: FlushTopics, kafka: KafkaSettings, bucket: str, *, before_ms: int) -> NamingEvidence:
+def read_evidence(topics: FlushTopics, kafka: KafkaSettings, prefix: str, *, before_ms: int) -> NamingEvidence:
     """Read what decides, references last: what is flushed, or finished, has its references by then.
+
+    A key counts in whichever bucket it is: buckets are copied.
 
     Raises:
         CouldNotTellError: a message of references cannot be read, a transaction stays open, or no broker answers.
     """
-    boots, newest = set[str](), dict[str, bool]()
-    for message in _messages(topics, kafka.flushes_topic, {}):
-        try:
-            boots.add(_decode_flush(message.value or b"").boot or "")
-        except (msgspec.DecodeError, UnicodeError):
-            continue  # the objects of its process stay
+    newest = dict[str, bool]()
     for message in _messages(topics, kafka.backfills_topic, {}):
         try:
             run = decode_backfill_record(message.value or b"")
@@ -157,10 +155,18 @@ def read_evidence(topics: FlushTopics, kafka: KafkaSettings, bucket: str, *, bef
             continue  # its objects stay
         newest[run.batch_id] = run.is_finished
     begins: dict[TopicPartition, tuple[int, int | None]] = {}
-    objects = map(_object_of, _messages(topics, kafka.references_topic, begins))
-    named = NamedKeys(one.key for one in objects if one.bucket == bucket)
+    writers = set[str]()
+
+    def keys() -> Iterator[str]:
+        for message in _messages(topics, kafka.references_topic, begins):
+            key = _key_of(message)
+            if found := find_rows_key(prefix, key):
+                writers.add(writer_of(found))
+            yield key
+
+    named = NamedKeys(keys())
     finished = {batch_id for batch_id, is_finished in newest.items() if is_finished}
-    return NamingEvidence(named, boots, finished, reach_of(begins), before_ms)
+    return NamingEvidence(named, writers, finished, reach_of(begins), before_ms)
 
 
 def _messages(
@@ -179,10 +185,10 @@ def _messages(
         yield message
 
 
-def _object_of(message: SourceRecord) -> _Object:
+def _key_of(message: SourceRecord) -> str:
     try:
-        found: _Object = _decode_reference(message.value or b"").object
+        found: _Reference = _decode_reference(message.value or b"")
     except msgspec.DecodeError as error:
         text = f"{message.tp} offset {message.offset} is no message of references that this version reads"
         raise CouldNotTellError(f"{text}: {error}: what it names is not known") from error
-    return found
+    return found.object.key

@@ -38,7 +38,7 @@ ORPHANS = [
     pack_key(PREFIX, None, batch_id=BATCH, number=0, attempt=1),
     pack_key(PREFIX, None, batch_id=f"{RUN}-01234567", number=0),
 ]
-EVIDENCE = NamingEvidence(NamedKeys([]), {"1f2e3d4c"}, {RUN}, BEGUN_MS - SKEW_MS - 1, NOW_MS - 86_400_000)
+EVIDENCE = NamingEvidence(NamedKeys([]), {"1f2e3d4c", RUN}, {RUN}, BEGUN_MS - SKEW_MS - 1, NOW_MS - 86_400_000)
 
 
 @pytest.mark.parametrize("key", ORPHANS)
@@ -58,7 +58,8 @@ STAY = {
     "young": (ORPHANS[0], EVIDENCE.before_ms + 1, {}, Stays.YOUNG),
     "young-in-a-copied-bucket": (ORPHANS[0], NOW_MS, {}, Stays.YOUNG),
     "of-a-backfill-that-goes-on": (ORPHANS[4], UPLOADED_MS, {"finished": ()}, Stays.AWAITED),
-    "of-another-deployment": (ORPHANS[0], UPLOADED_MS, {"boots": ("ffffffff",)}, Stays.UNKNOWN),
+    "of-another-deployment": (ORPHANS[0], UPLOADED_MS, {"writers": ("ffffffff", RUN)}, Stays.UNKNOWN),
+    "of-a-backfill-of-another-deployment": (ORPHANS[4], UPLOADED_MS, {"writers": ("1f2e3d4c",)}, Stays.UNKNOWN),
     "before-the-references": (ORPHANS[0], UPLOADED_MS, {"reach_ms": BEGUN_MS - SKEW_MS}, Stays.FORGOTTEN),
     "before-the-references-copied": (ORPHANS[0], NOW_MS - 2 * 86_400_000, {"reach_ms": BEGUN_MS}, Stays.FORGOTTEN),
     "of-a-backfill-before-the-references": (ORPHANS[4], UPLOADED_MS, {"reach_ms": UPLOADED_MS}, Stays.FORGOTTEN),
@@ -126,35 +127,54 @@ class MemoryTopics:
 
 
 REFERENCES = (GOLDEN / "references.json").read_bytes()
-FLUSHES = [(GOLDEN / "flush_record.json").read_bytes(), (GOLDEN / "adoption.json").read_bytes(), b"\xff"]
+FLUSHES = [(GOLDEN / "flush_record.json").read_bytes()]
 KAFKA = KafkaSettings(bootstrap_servers="nowhere:1", source_topics=("app",))
 GOES_ON = msgspec.structs.replace(BACKFILL_RECORD, batch_id="backfill-b", published=1)
 DONE = msgspec.structs.replace(BACKFILL_RECORD, batch_id="backfill-a", published=BACKFILL_RECORD.messages)
 
 
-def test_what_is_known_is_read_from_three_topics() -> None:
-    """Objects of our bucket, the processes that have flushed, the backfills that are done, and how far that reaches."""
+def test_what_is_known_is_read_from_references_and_run_records() -> None:
+    """Named objects, who has written them, the backfills that are done, and how far that reaches."""
     runs = [encode_backfill_record(one) for one in (msgspec.structs.replace(DONE, published=1), DONE, GOES_ON)]
-    topics = MemoryTopics(references=[REFERENCES], flushes=FLUSHES, backfills=[*runs, b"{}"])
+    of_run = REFERENCES.replace(b"20260304T050607Z-1f2e3d4c-17-0.avro", b"backfill-a-01234567-0.avro")
+    topics = MemoryTopics(references=[REFERENCES, of_run], backfills=[*runs, b"{}"])
 
-    known = read_evidence(topics, KAFKA, "my-logs", before_ms=7)
+    known = read_evidence(topics, KAFKA, PREFIX, before_ms=7)
 
     assert "logs/pack/20260304T050607Z-1f2e3d4c-17-0.avro" in known.named
     assert "logs/pack/20260304T050607Z-1f2e3d4c-17-1.avro" not in known.named
-    assert (set(known.boots) - {""}, known.finished, known.reach_ms) == ({"1f2e3d4c"}, {"backfill-a"}, 500)
-    assert len(read_evidence(topics, KAFKA, "another-bucket", before_ms=7).named) == 0
+    assert (known.writers, known.finished, known.reach_ms) == ({"1f2e3d4c", "backfill-a"}, {"backfill-a"}, 500)
+
+
+def test_object_stays_whose_writer_announces_in_another_topic_of_references() -> None:
+    """Two deployments may share bucket, prefix and the topics of flushes and backfills."""
+    others = REFERENCES.replace(b"1f2e3d4c", b"ffffffff")
+    topics = MemoryTopics(references=[others], flushes=FLUSHES, backfills=[encode_backfill_record(DONE)])
+
+    known = read_evidence(topics, KAFKA, PREFIX, before_ms=NOW_MS)
+
+    for key in (pack_key(PREFIX, None, batch_id=one, number=1) for one in (BATCH, "backfill-a-01234567")):
+        assert why_it_stays(PREFIX, ListedObject(key, 1, UPLOADED_MS), known) is Stays.UNKNOWN
+
+
+def test_object_that_a_reference_names_in_another_bucket_stays() -> None:
+    """The bucket was copied, and readers of the copy find it by its key."""
+    topics = MemoryTopics(references=[REFERENCES.replace(b'"my-logs"', b'"old-logs"')])
+    key = "logs/pack/20260304T050607Z-1f2e3d4c-17-0.avro"
+    known = read_evidence(topics, KAFKA, PREFIX, before_ms=NOW_MS)
+    assert why_it_stays(PREFIX, ListedObject(key, 1, UPLOADED_MS), known) is Stays.NAMED
 
 
 @pytest.mark.parametrize("value", [b"{}", REFERENCES.replace(b'"format_version": 1', b'"format_version": 2')])
 def test_message_of_references_that_cannot_be_read_may_name_anything(value: bytes) -> None:
     """Then nothing is an orphan."""
     with pytest.raises(CouldNotTellError, match="references-0 offset 4"):
-        read_evidence(MemoryTopics(references=[REFERENCES, value], flushes=[]), KAFKA, "my-logs", before_ms=7)
+        read_evidence(MemoryTopics(references=[REFERENCES, value]), KAFKA, PREFIX, before_ms=7)
 
 
 def test_transaction_that_is_open_may_hide_references() -> None:
     """Then nothing is an orphan, either."""
-    topics = MemoryTopics(references=[REFERENCES], flushes=[])
+    topics = MemoryTopics(references=[REFERENCES])
     topics.open = ["references-0: a transaction has been open"]
     with pytest.raises(CouldNotTellError, match="has been open"):
-        read_evidence(topics, KAFKA, "my-logs", before_ms=7)
+        read_evidence(topics, KAFKA, PREFIX, before_ms=7)
