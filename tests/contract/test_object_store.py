@@ -191,6 +191,28 @@ def test_puts_are_spaced_by_the_upper_rate(server: HttpS3, monkeypatch: pytest.M
     assert waits == [pytest.approx(wait_s, abs=20) for wait_s in (100, 200, 300)]
 
 
+def test_put_whose_turn_is_behind_its_deadline_takes_none_from_others(
+    server: HttpS3, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else flushes that come too late one after the other would leave less and less time to the next: never one PUT."""
+    waits: list[float] = []
+    sleep_by(waits.append, monkeypatch)
+    store = S3Store(settings(server, puts_per_s_max=0.01))
+
+    def put(key: str, seconds: float) -> None:
+        digests: Any = {"sha256": hashlib.sha256(b"").digest(), "crc32": zlib.crc32(b"")}
+        store.put(key, b"", **digests, metadata={}, deadline=Deadline.after(seconds, time.monotonic))
+
+    put("logs/late-0", 50)
+    for number in range(1, 5):
+        with pytest.raises(UploadError, match="its turn came after the deadline"):
+            put(f"logs/late-{number}", 50)
+    put("logs/late-5", 1000)
+    assert waits[-1] == pytest.approx(100, abs=20)
+    assert {key for key in server.objects if "late" in key} == {"logs/late-0", "logs/late-5"}
+    assert store.trouble is None
+
+
 @pytest.mark.parametrize("way", ["answer", "body"])
 def test_request_that_trickles_ends_with_its_deadline(way: str) -> None:
     """A byte now and then keeps botocore's time-outs from passing; the thread is free again (KAFKA_FACTS S2)."""

@@ -173,7 +173,8 @@ class S3Store:
         arguments = self._settings.put_arguments(sha256=sha256, crc32=crc32, metadata=metadata)
         while not deadline.has_passed():
             is_throttled = is_expired = False
-            self._await_turn(deadline)
+            if not self._has_turn(deadline):
+                break
             try:
                 with self._within(deadline.remaining_s, "put"):
                     answer = self._client.put_object(Bucket=self._settings.bucket, Key=key, Body=body, **arguments)
@@ -207,14 +208,17 @@ class S3Store:
             raise StoreRefusedError(problem)
         raise UploadError(f"{veiled(key)}: {problem}", object_key=key)
 
-    def _await_turn(self, deadline: Deadline) -> None:
-        """Wait until the upper rate lets a PUT go, at most until the deadline."""
+    def _has_turn(self, deadline: Deadline) -> bool:
+        """Wait until the upper rate lets a PUT go; one whose turn is behind its deadline takes none from others."""
         with self._turn:
             now_s = time.monotonic()
             wait_s = self._rate.wait_s(now_s)
-            self._rate.took(1, now_s)
+            is_in_time = wait_s < deadline.remaining_s()
+            if is_in_time:
+                self._rate.took(1, now_s)
         if wait_s:
             time.sleep(min(wait_s, deadline.remaining_s()))
+        return is_in_time
 
     def find(self, key: str, *, sha256: bytes, size: int) -> StoredObject | None:
         """Return the object that has this key, if it is provably the one meant.
