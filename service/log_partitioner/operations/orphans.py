@@ -131,10 +131,7 @@ def _evidence(settings: Settings, *, before_ms: int) -> NamingEvidence:
     kafka = settings.kafka
     config = topic_config(consumer_options(settings, worker=NAME), kafka.references_topic, timeout_s=_ANSWER_S)
     if "compact" in config.get("cleanup.policy", "compact"):
-        raise CouldNotTellError(
-            f"topic {kafka.references_topic} is compacted, or its cleanup.policy may not be asked for "
-            "(DescribeConfigs): which objects it has named is not known"
-        )
+        raise CouldNotTellError(f"topic {kafka.references_topic} is compacted: which objects it has named is not known")
     with KafkaTopics.of(kafka) as topics:
         return read_evidence(topics, kafka, settings.s3.prefix, before_ms=before_ms)
 

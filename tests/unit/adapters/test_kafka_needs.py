@@ -12,9 +12,10 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AclOperation, ConfigResource
 
 from log_partitioner.adapters.kafka import admin as kafka_admin
-from log_partitioner.adapters.kafka.admin import KafkaNeeds
+from log_partitioner.adapters.kafka.admin import KafkaNeeds, topic_config
 from log_partitioner.adapters.preflight import Need
 from log_partitioner.config.settings import KafkaSettings
+from log_partitioner.errors import CouldNotTellError
 
 EVERYTHING = list(AclOperation)
 KEPT = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
@@ -205,3 +206,11 @@ def test_what_may_not_be_described_is_a_warning_with_the_right(brokers: Brokers)
 
     assert "--operation DescribeConfigs --topic references" in told
     assert is_warning
+
+
+def test_configuration_of_a_topic_that_is_not_told_is_not_taken_for_one_that_keeps_everything(brokers: Brokers) -> None:
+    """Else records would be put back so old that the topic deletes them before a worker has read them."""
+    brokers.kept["source"] = KafkaError.TOPIC_AUTHORIZATION_FAILED
+    with pytest.raises(CouldNotTellError, match=r"source: .*DescribeConfigs.*TOPIC_AUTHORIZATION_FAILED"):
+        topic_config({}, "source", timeout_s=1)
+    assert topic_config({}, "references", timeout_s=1) == KEPT

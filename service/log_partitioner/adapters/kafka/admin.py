@@ -32,7 +32,7 @@ from log_partitioner.adapters.preflight import Need
 from log_partitioner.config.settings import KafkaSettings
 from log_partitioner.config.source_topics import SourceNames, is_pattern
 from log_partitioner.control.deadline import Deadline
-from log_partitioner.errors import SourceError, TokenError
+from log_partitioner.errors import CouldNotTellError, SourceError, TokenError
 from log_partitioner.formats.model import CommittedOffset, TopicPartition
 from log_partitioner.patience import Patience
 
@@ -272,12 +272,14 @@ def ask_topic_ids(
 
 
 def topic_config(options: Mapping[str, Any], topic: str, *, timeout_s: float) -> dict[str, str]:
-    """Ask for the configuration of a topic; empty if it is not told."""
+    """Ask for the configuration of a topic; raises CouldNotTellError if it is not told."""
     client, asked = make_admin(options), ConfigResource(ConfigResource.Type.TOPIC, topic)
     try:
         found = client.describe_configs([asked], request_timeout=timeout_s)[asked].result()
-    except KafkaException:
-        return {}
+    except KafkaException as error:
+        problem = error.args[0]
+        text = f"topic {topic}: its configuration is not told (DescribeConfigs)"
+        raise CouldNotTellError(f"{text}: {problem.name()}: {problem.str()}") from error
     return {name: str(entry.value) for name, entry in found.items() if entry.value is not None}
 
 
