@@ -80,9 +80,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(options: argparse.Namespace, settings: Settings) -> int:
     """Find an entry: its reference, object and byte ranges, and the batch that committed it; or its dead letter.
 
-    By its place: flush records from its Kafka timestamp on name the batch, whose references and objects are read; if
-    these do not have it, later references are, since backfills publish later. By its unique id: all references of the
-    user from that time on are read, and the objects that may hold it. The last line says how much was read.
+    By its place: flush records from its Kafka timestamp on name the batch, whose dead letters, references and objects
+    are read; if these do not have it, later ones are, since backfills publish later. By its unique id: all references
+    of the user from that time on are read, and the objects that may hold it. The last line says how much was read.
 
     Example:
       log-partitioner find app-logs 3 118204
@@ -144,13 +144,12 @@ class Finder:
         else:
             goes_on = self.search.topics.committed([place.tp])[place.tp]
             write_note(f"no flush record has {place.tp} {place.offset}; the group goes on at {goes_on}")
-        is_dead = False
-        for letter in self._letters(place, window):
-            is_dead = is_dead or place.entry is not None or letter["indexes"] is None
-            yield letter
-        for published in () if is_dead else (window, FlushWindow(window.until_ms)):
+        for published in (window, FlushWindow(window.until_ms)):
             is_found = False
-            for row in self._rows(published, place.is_near, place.may_be_of, place.is_of):
+            for letter in self._letters(place, published):
+                is_found = is_found or place.entry is not None or letter["indexes"] is None
+                yield letter
+            for row in () if is_found else self._rows(published, place.is_near, place.may_be_of, place.is_of):
                 is_found = True
                 yield row
             if is_found or window.until_ms is None:

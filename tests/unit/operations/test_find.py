@@ -15,7 +15,7 @@ from tests.fakes import check
 from tests.fakes.check import BrokerTopics, BucketStore
 from tests.fakes.records import NOW, P0, P1, entry, value_of
 from tests.fakes.rig import Rig
-from tests.fakes.worker import settings_of
+from tests.fakes.worker import DEAD_LETTERS, settings_of
 from tests.unit.test_offsets import broken, skipped
 
 HOUR_MS = 3_600_000
@@ -121,6 +121,25 @@ def test_offset_that_was_skipped_is_in_the_dead_letter_of_all_that_were() -> Non
     searched = World(rig, Finder(mine, TopicSearch(Topics(rig), mine.kafka), BucketStore({}).get))
 
     assert [searched.at(offset) for offset in (3, 5, 6)] == [[("skipped", None)], [("skipped", None)], []]
+
+
+def test_dead_letter_that_was_written_hours_after_the_flush_is_found() -> None:
+    """A backfill has made it, of an entry that the flush has lost."""
+
+    class LateLetters(Topics):
+        def offsets_at(self, tps: Iterable[TopicPartition], timestamp_ms: int) -> dict[TopicPartition, int | None]:
+            letters, others = ({tp for tp in tps if (tp.topic == DEAD_LETTERS) is late} for late in (True, False))
+            return super().offsets_at(letters, max(0, timestamp_ms - HOUR_MS)) | super().offsets_at(
+                others, timestamp_ms
+            )
+
+    rig, _ = world()
+    rig.bucket.objects.clear()
+    mine = settings_of()
+    searched = World(rig, Finder(mine, TopicSearch(LateLetters(rig), mine.kafka), BucketStore({}).get))
+
+    assert searched.at(1, 1) == [("no_user", (1,))]
+    assert searched.at(1) == [("no_user", (1,))]
 
 
 def test_offset_that_no_flush_has_is_not_found_and_says_so(capsys: pytest.CaptureFixture[str]) -> None:
