@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import sys
 import time
+from itertools import chain
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from log_partitioner.formats.dead_letter import reason_of
 from log_partitioner.formats.flush_record import Lineage
+from log_partitioner.formats.replay import is_replay_mark
 from log_partitioner.proof.accounting import tp_of
 from log_partitioner.proof.audit.announced import Announced, newest_runs
 from log_partitioner.proof.audit.judge import THREADS, BatchJudge, Ground, bundles
@@ -22,12 +24,12 @@ from log_partitioner.proof.audit.whose import FlushTopics, nothing_of
 from log_partitioner.proof.audit.window import PADDING_MS, FlushWindow, TimedTopics, run_window, starts_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from log_partitioner.config.settings import Settings
     from log_partitioner.config.source_topics import SourceNames
     from log_partitioner.formats.flush_record import BackfillRecord, FlushRecord
-    from log_partitioner.formats.model import OffsetRanges, TopicPartition
+    from log_partitioner.formats.model import OffsetRanges, SourceRecord, TopicPartition
     from log_partitioner.formats.schema import FindSchema
     from log_partitioner.proof.audit.announced import AnnouncedBatch
     from log_partitioner.proof.audit.context import Address, FetchedObject
@@ -191,7 +193,7 @@ class Audit:
             source = _meeting(source, ranges.reaching_back(chosen.source))
             starts = starts_of(records)
         gaps = announced.index(records, runs, ranges.owned(starts))
-        for message in self._topics.read(messages):
+        for message in chain(self._topics.read(messages), self._marks_behind(messages, letters)):
             announced.add(message, is_wanted=lambda batch_id: batch_id not in later, source=source)
         for run in [] if window.is_everything else chosen.runs:
             for message in self._topics.read(run_window(run).narrow(self._topics, all_messages)):
@@ -252,6 +254,14 @@ class Audit:
             found += some
             until_ms, length_ms = earlier.from_ms or 0, 4 * length_ms
         return found
+
+    def _marks_behind(
+        self, messages: OffsetRanges, letters: Mapping[TopicPartition, tuple[int, int]]
+    ) -> Iterator[SourceRecord]:
+        """Yield the replay marks behind the dead letters of a window, if it has any."""
+        if any(messages[tp][0] < messages[tp][1] for tp in letters):
+            behind = {tp: (messages[tp][1], end) for tp, (_, end) in letters.items()}
+            yield from (message for message in self._topics.read(behind) if is_replay_mark(message.headers))
 
     def _read_runs(self, findings: Findings) -> dict[str, BackfillRecord]:
         """Read the newest record of each backfill; without the topic there was none."""

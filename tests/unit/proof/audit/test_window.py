@@ -7,13 +7,16 @@ from collections.abc import Callable, Iterator, Mapping
 import msgspec
 import pytest
 
+from log_partitioner.config.settings import UserSettings
 from log_partitioner.formats.findings import Kind
 from log_partitioner.formats.model import SourceRecord, TopicPartition
+from log_partitioner.formats.replay import REPLAY_TYPE, ReplayMark, encode_replay_mark
 from log_partitioner.proof.audit.report import Report
 from log_partitioner.proof.audit.window import PADDING_MS, FlushWindow
 from tests.unit.proof.audit.world import (
     APP_0,
     APP_1,
+    GROUP,
     OF_A_BACKFILL,
     TIMESTAMP_MS,
     MemoryTopics,
@@ -21,6 +24,7 @@ from tests.unit.proof.audit.world import (
     clean_world,
     kinds,
     ran,
+    record,
 )
 
 HOUR_MS = 3_600_000
@@ -99,6 +103,19 @@ def test_backfill_of_any_time_makes_good_what_its_window_lacks() -> None:
         assert world.audit(window=window).findings.examples == {}, window
     world.backfill_records.clear()
     assert Kind.REFERENCE_MISSING in kinds(world.audit(window=OF_FIRST))
+
+
+def test_dead_letter_that_was_replayed_after_its_window_is_not_judged_by_the_mended_settings() -> None:
+    """The mark stands behind the messages of the window."""
+    world, of_second = two_hours().build(), FlushWindow(FIRST + 1, SECOND + 1)
+    mended = UserSettings(missing_name="nobody")
+    assert kinds(world.audit(window=of_second, user=mended)) == {Kind.DEAD_LETTER_UNEXPECTED}
+
+    mark = encode_replay_mark(ReplayMark(group_id=GROUP, replayed_at_ms=LATER, offsets=(1,)))
+    world.dead_letters.append(record(APP_0, 0, mark, headers=(("ce_type", REPLAY_TYPE.encode()),)))
+    world.ended_at_ms[""] = LATER
+    for window in (of_second, FlushWindow()):
+        assert kinds(world.audit(window=window, user=mended)) == set()
 
 
 def test_window_without_a_flush() -> None:
