@@ -51,6 +51,7 @@ class FirstLook:
         self.has_fit = False
         """A batch was not almost all dead: whatever a sample said, the settings fit the source."""
         self._share_max = settings.dead_letters.share_max
+        self._sources = settings.kafka.sources
         self._rules = rules
         self._looks: dict[str, _Look] = {}
         self._begun: set[str] = set()  # topics that match a pattern may come at any time
@@ -132,6 +133,8 @@ class FirstLook:
     def require_fit(self, batch: ClosedBatch, flushed_topics: Collection[str]) -> None:
         """Require that a batch is not almost all dead, unless the group has flushed its topics before.
 
+        Topics that only a pattern matches end no group that has flushed others: whoever makes one would stop those.
+
         Raises:
             PathsError: it is; nothing of it is committed.
         """
@@ -141,6 +144,8 @@ class FirstLook:
             return
         topics = sorted({tp.topic for tp, (first, end) in batch.spans.items() if end > first})
         if any(topic in flushed_topics for topic in topics):
+            return
+        if flushed_topics and not any(map(self._sources.are_naming, topics)):
             return
         reasons: Counter[str] = Counter()
         for letter in batch.dead_letters:

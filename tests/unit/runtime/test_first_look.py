@@ -190,6 +190,20 @@ def test_first_batch_that_is_dead_is_not_committed_also_after_a_restart() -> Non
     assert rig.committed()[P0] == 202
 
 
+def test_topic_that_came_to_match_a_pattern_does_not_end_a_group_that_has_flushed_others() -> None:
+    """Nobody has set it, and whoever made it would stop the workers of all other topics. One that is named does."""
+    for source_topics in (("^sou.*",), ("^sou.*", "source")):
+        rig, worker = owning(rules=rules_of().with_settings(kafka={"source_topics": source_topics}))
+        worker.positions.flushed_topics.add("other")
+        fill(rig, dead=200)
+        if "source" in source_topics:
+            with pytest.raises(PathsError):
+                flushed(rig, worker)
+        else:
+            flushed(rig, worker)
+            assert rig.committed()[P0] == 200
+
+
 @pytest.mark.parametrize(("dead", "good"), [(99, 0), (196, 4), (0, 200)])
 def test_first_batch_that_is_small_or_not_all_dead_is_committed(dead: int, good: int) -> None:
     """One bad record does not stop a worker; a hundred entries that are not all dead say that the settings fit."""
