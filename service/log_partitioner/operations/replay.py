@@ -89,7 +89,9 @@ class Maker:
         self._now_ms = now_ms
 
     def make(self, letter: Letter) -> Ready:
-        """Return the record of a dead letter, with its dead entries only.
+        """Return the record of a dead letter, with its dead entries only, and then without its chain.
+
+        A chain has the root of all entries, and with it their indexes say which is which: a part has others.
 
         Raises:
             StaysError: there is none.
@@ -111,7 +113,8 @@ class Maker:
                 )
             except NarrowError as error:
                 raise StaysError(str(error)) from error
-            record = record._replace(value=value)
+            headers = tuple((name, text) for name, text in record.headers if name != CHAIN_HEADER)
+            record = record._replace(value=value, headers=headers)
         return Ready(letter, record._replace(timestamp_ms=self._timestamp_ms(record)))
 
     def _timestamp_ms(self, record: SourceRecord) -> int | None:
