@@ -204,7 +204,7 @@ class FakeWorker:
         self.controller = self.worker.controller
         self.loop = self.worker.loop
         self.loop.bounds = rules.bounds
-        self.loop.records_max = 100
+        self.loop.records_max, self.loop.publish_s = 100, 0.0
 
     def start(self) -> None:
         """Do what comes before the first turn."""

@@ -30,6 +30,7 @@ from log_partitioner.runtime.refetch import Refetcher
 
 POLL_S = 0.2
 ROOM_S = 1.0  # without a poll, to stay below an upper rate
+PUBLISH_S = 1.0  # between two looks at all TopicPartitions, of which there may be thousands: no scraper asks more often
 RECORDS_MAX = 2000  # taken from the client library in one call
 CHECK_EVERY = 1024  # entries and KiB of records, between two looks at how full the batch is,
 CHECK_PART = 4  # or when it has grown by this part since the last one
@@ -53,9 +54,10 @@ class Runloop:
     entries_per_s_max: float | None = None
 
     def __post_init__(self) -> None:
-        self.records_max = RECORDS_MAX
+        self.records_max, self.publish_s = RECORDS_MAX, PUBLISH_S
         self._rate = Rate(self.entries_per_s_max)
         self._entries_per_record = math.inf  # nobody knows yet
+        self._publish_at_s = -math.inf
         self._refetcher = Refetcher(self.ports, self.recorder)
         self._crash_guard = CrashGuard(self.ports, self.recorder)
         self._open_transactions = OpenTransactions(self.ports.clock, self.ports.metrics)
@@ -105,7 +107,9 @@ class Runloop:
         opening = self.recorder.opening
         if opening is not None and self.ports.clock.now_s() - opening.opened_at_s >= self.bounds.interval_s:
             self._flush(FlushReason.INTERVAL)
-        self._publish()
+        if (now_s := self.ports.clock.now_s()) >= self._publish_at_s:
+            self._publish_at_s = now_s + self.publish_s
+            self._publish()
 
     def _await_room(self) -> int:
         """Wait, for a second at most, until more entries may come; returns how many records may, one at least."""

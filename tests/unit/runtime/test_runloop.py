@@ -13,6 +13,7 @@ from log_partitioner.control.deadline import Deadline
 from log_partitioner.errors import CommitAbortedError, StopError, TooManyFailuresError, UploadError
 from log_partitioner.formats.model import CommittedOffset
 from log_partitioner.runtime import flusher as flusher_module
+from log_partitioner.runtime.runloop import PUBLISH_S
 from tests.fakes.check import flush_records
 from tests.fakes.committer import Outcome
 from tests.fakes.member import Callback
@@ -455,6 +456,22 @@ def test_committed_offset_is_reported_as_it_is_committed() -> None:
     rig.drain()
     worker.step()
     assert worker.metrics.gauges[series] == 3
+
+
+def test_all_topic_partitions_are_looked_at_no_more_than_once_a_second() -> None:
+    """A group of patterns may have thousands, and each poll would pay for all of them."""
+    rig, worker = owning()
+    worker.loop.publish_s = PUBLISH_S
+    series = ("lag_records", (("partition", "0"), ("topic", P0.topic)))
+    rig.fill(P0, 1)
+    worker.step()
+    assert worker.metrics.gauges[series] == 1
+    rig.fill(P0, 1)
+    worker.step()
+    assert worker.metrics.gauges[series] == 1
+    rig.pass_time(PUBLISH_S)
+    worker.step()
+    assert worker.metrics.gauges[series] == 2
 
 
 @pytest.mark.parametrize("name", ["lag_records", "committed_offset"])
