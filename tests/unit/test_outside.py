@@ -68,6 +68,35 @@ def test_newest_records_that_would_be_dead_are_told_with_reasons(sample: Any) ->
     assert misfit_of(settings()) == ""
 
 
+@pytest.mark.parametrize(
+    ("source_topics", "bad", "expected"),
+    [
+        (("^app-.*",), {"app-a"}, ""),
+        (("^app-.*",), {"app-a", "app-b"}, "app-a"),
+        (("app-b", "^app-.*"), {"app-a"}, ""),
+        (("app-b", "^app-.*"), {"app-b"}, "app-b"),
+    ],
+)
+def test_topic_that_came_to_match_a_pattern_holds_up_no_rollout_if_others_fit(
+    source_topics: tuple[str, ...], bad: set[str], expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody has set it; one that is named always does."""
+
+    def newest(_topics: object, topic: str, count: int) -> Iterator[SourceRecord]:
+        value = json.dumps({} if topic in bad else GOOD).encode()
+        return (SourceRecord(APP, number, NOW_MS, None, value, ()) for number in range(count))
+
+    monkeypatch.setattr(outside, "KafkaTopics", Topics([]))
+    monkeypatch.setattr(outside, "newest", newest)
+    monkeypatch.setattr(outside, "source_topics_of", lambda kafka: kafka.sources.among({"app-a", "app-b"}))
+    given = settings()
+    given = given.model_copy(update={"kafka": given.kafka.model_copy(update={"source_topics": source_topics})})
+
+    told = misfit_of(given)
+
+    assert told.startswith(f"the settings do not fit topic {expected}: ") if expected else told == ""
+
+
 @pytest.mark.parametrize("values", [[], [None] * 200, [[]] * 200, [{}] * 99, [GOOD] * 3 + [{}] * 197])
 def test_nothing_is_told_over_too_little_or_a_source_of_that_kind(sample: Any, values: list[Any]) -> None:
     """A topic that is not there, tombstones, empty lists, few records; and three good ones of 200."""
