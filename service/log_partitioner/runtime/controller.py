@@ -227,7 +227,7 @@ class Controller:
         Raises:
             StopError: the batch may hold records of two topics of one name, or the store refuses us.
         """
-        self.positions.watch(deadline=self.deadline)
+        self.positions.watch(self.recorder.positions, deadline=self.deadline)
         if self.state.end is None:
             self._flush(reason)
 
@@ -273,7 +273,7 @@ class Controller:
             self._report_not_positioned("too little time before the next poll")
             return
         try:
-            found = self.positions.find(known, deadline=self.deadline)
+            found = self.positions.find(known, placed=own, deadline=self.deadline)
         except DiscardError as error:
             self._report_not_positioned(str(error))
             return

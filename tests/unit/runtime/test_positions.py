@@ -33,7 +33,7 @@ def find(rig: Rig, policy: StartAt, *tps: TopicPartition, seconds: float = 80.0)
     """Ask where a new owner goes on."""
     worker = member_of(rig)
     positions = Positions(worker.worker.ports, settings_of(policy).kafka, SourceTopics())
-    return positions.find(dict.fromkeys(tps), deadline=Deadline.after(seconds, rig.clock.now_s))
+    return positions.find(dict.fromkeys(tps), placed=(), deadline=Deadline.after(seconds, rig.clock.now_s))
 
 
 def begun(offset: int) -> NextPosition:
@@ -229,6 +229,27 @@ def test_topic_made_anew_while_a_worker_runs_stops_it(style: str) -> None:
     assert rig.committed() == {P0: 4, P1: 4}
 
 
+def test_topic_of_a_pattern_that_is_made_anew_ends_only_those_who_may_have_read_the_old_one() -> None:
+    """Each worker knows the ids of all that match, and they come and go; whoever gets one compares."""
+    rig = Rig()
+    topics, deadline = SourceTopics(), Deadline.after(80.0, rig.clock.now_s)
+    by_pattern = settings_of().kafka.model_copy(update={"source_topics": ("^sou.*",)})
+    positions = Positions(member_of(rig).worker.ports, by_pattern, topics)
+    positions.watch((), deadline=deadline)
+    named = Positions(positions.ports, settings_of().kafka, SourceTopics({**topics.ids}))
+    old, new = topics.ids["source"], rig.broker.remake("source", keep_offsets=False)
+    with pytest.raises(StartPositionError, match="made anew while this worker ran"):
+        positions.watch([P1], deadline=deadline)
+    with pytest.raises(StartPositionError, match="made anew while this worker ran"):
+        positions.find({P0: None}, placed=[P1], deadline=deadline)
+    with pytest.raises(StartPositionError, match="made anew while this worker ran"):
+        named.watch((), deadline=deadline)
+    assert topics.ids == {"source": old}
+
+    assert positions.find({P0: None}, placed=(), deadline=deadline) == {P0: begun(0)}
+    assert topics.ids == {"source": new}
+
+
 @pytest.mark.parametrize("metadata", ["", "somebody else's", encode(None)])
 def test_committed_offset_without_a_topic_id_is_logged_once_and_filled_in(metadata: str) -> None:
     """Older commits, an administrator's reset: unknown is not different."""
@@ -329,7 +350,7 @@ def test_ids_of_all_source_topics_are_known_before_foreign_groups_are_judged(sou
     worker.flush_records.read = reading  # type: ignore[method-assign, assignment]
     settings = settings_of().kafka.model_copy(update={"source_topics": source_topics})
     positions = Positions(worker.worker.ports, settings, topics)
-    positions.find({P0: None}, deadline=Deadline.after(80.0, rig.clock.now_s))
+    positions.find({P0: None}, placed=(), deadline=Deadline.after(80.0, rig.clock.now_s))
     assert asked == [{"source": rig.broker.topic_ids["source"], "web": "an id"}]
 
 
