@@ -130,8 +130,19 @@ class KafkaHelper:
         # Not AdminClient.list_consumer_group_offsets: it may end the process (KAFKA_FACTS L12).
         asked = [KafkaTopicPartition(topic, partition) for partition in self.partitions(topic)]
         consumer = Consumer({"bootstrap.servers": self.bootstrap_servers, "group.id": group, **_IMPATIENT})
+        found: list[KafkaTopicPartition] = []
+
+        def is_told() -> bool:
+            try:
+                found[:] = consumer.committed(asked, timeout=_TIMEOUT_S)
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.NOT_COORDINATOR:  # the first time that anybody asks for it
+                    raise
+                return False
+            return True
+
         try:
-            found = consumer.committed(asked, timeout=_TIMEOUT_S)
+            self.wait_for("the coordinator of the group", is_told)
         finally:
             consumer.close()
         return [tp for tp in found if tp.error is None and tp.offset >= 0]
