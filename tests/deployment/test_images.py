@@ -174,5 +174,6 @@ def test_make_advisories_fails_if_packages_or_crates_are_not_clean_or_were_not_l
 
 
 def _make(*arguments: str, dry_run: bool = True) -> subprocess.CompletedProcess[str]:
-    command = ["/usr/bin/env", "make", *(["--dry-run"] if dry_run else []), *arguments]
+    # Below `make test` it would say in which folder it is.
+    command = ["/usr/bin/env", "make", "--no-print-directory", *(["--dry-run"] if dry_run else []), *arguments]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
