@@ -76,6 +76,12 @@ def test_nobody_asks_for_the_offsets_of_a_group_by_a_client_without_one(path: Pa
 
 
 @every_module
+def test_no_group_of_a_pattern_is_possessive(path: Path) -> None:
+    """Python 3.11.2, which Debian 12 has, reads `(...)?+` and its like wrongly; an atomic group says the same."""
+    assert not re.search(r"(?<!\\)\)[?*+]\+", path.read_text(encoding="utf-8"))
+
+
+@every_module
 def test_logging_is_configured_in_one_place(path: Path) -> None:
     """Everybody else asks for a logger."""
     if name_of(path) != "adapters/logs":

@@ -11,7 +11,7 @@ from log_partitioner.formats.schema import Schema
 from log_partitioner.input.json_text import WHITE, UndecodableError
 
 OTHER_LINES = "input.format = text reads other lines, by a pattern"
-QUOTED = r'[^"\\]*+(?:\\.[^"\\]*+)*+'  # the pattern of what may stand between two quotes; it stays escaped
+QUOTED = r'[^"\\]*+(?>(?:\\.[^"\\]*+)*)'  # the pattern of what may stand between two quotes; it stays escaped
 _LINE = re.compile(rb"[^\n]+")
 
 

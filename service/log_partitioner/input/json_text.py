@@ -104,7 +104,7 @@ def _no_text(value: Any) -> None:
     assert isinstance(value, msgspec.Raw), f"JSON has no {type(value).__name__}"
 
 
-_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*+"|[]["{},]', re.DOTALL)  # a quote alone: a string that never ends
+_TOKEN = re.compile(rb'"(?>(?:[^"\\]|\\.)*)"|[]["{},]', re.DOTALL)  # a quote alone: a string that never ends
 _CLOSES = {b"]": b"[", b"}": b"{"}
 _KEY = re.compile(rb'[ \t\r\n]*("(?:[^"\\]|\\.)*")[ \t\r\n]*:', re.DOTALL)
 

@@ -165,7 +165,7 @@ _DIRECTIVES = {
     "%a": "(?i:mon|tue|wed|thu|fri|sat|sun)",
     "%H": r"(?P<H>\d\d?+)",
     "%M": r"(?P<M>\d\d)",
-    "%S": r"(?P<S>\d\d)(?:[.,](?P<f>\d++))?+",
+    "%S": r"(?P<S>\d\d)(?>(?:[.,](?P<f>\d++))?)",
     "%z": r"(?P<z>(?i:z|utc|gmt)|[+-]\d\d:?\d\d)",
     "%%": "%",
 }

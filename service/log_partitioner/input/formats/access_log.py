@@ -12,7 +12,7 @@ from log_partitioner.input.format import OTHER_LINES, QUOTED, Format, lines_of, 
 _LINE = re.compile(
     r"(?P<client>\S++) (?P<ident>\S++) (?P<user>\S++) \[(?P<time>[^]]++)] "
     rf'"(?P<request>{QUOTED})" (?P<status>[0-9]{{3}}) (?:(?P<bytes>[0-9]{{1,18}})|-)'
-    rf'(?: "(?P<referer>{QUOTED})" "(?P<agent>{QUOTED})(?:"(?= |\Z)|\Z))?+(?: (?P<more>.*))?',
+    rf'(?>(?: "(?P<referer>{QUOTED})" "(?P<agent>{QUOTED})(?:"(?= |\Z)|\Z))?)(?: (?P<more>.*))?',
     re.DOTALL,
 )
 _EXPECTED = (

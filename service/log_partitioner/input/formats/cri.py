@@ -9,7 +9,7 @@ from log_partitioner.config.settings import InputSettings
 from log_partitioner.input.format import OTHER_LINES, Format, lines_of, members_by
 
 _LINE = re.compile(
-    r"(?P<time>[^ ]++) (?P<stream>stdout|stderr) (?P<tag>[FP](?::[^ ]*+)?+)(?: (?P<message>.*))?", re.DOTALL
+    r"(?P<time>[^ ]++) (?P<stream>stdout|stderr) (?P<tag>[FP](?>(?::[^ ]*+)?))(?: (?P<message>.*))?", re.DOTALL
 )
 _EXPECTED = f"no line of a container: time, stdout or stderr, F or P, message; {OTHER_LINES}"
 

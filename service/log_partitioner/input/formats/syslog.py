@@ -11,15 +11,15 @@ from log_partitioner.input.format import OTHER_LINES, QUOTED, Format, lines_of, 
 # No part can take what another could, so that any line is read in linear time.
 _PRIORITY = r"<(?P<priority>[1-9]?[0-9]|1[0-8][0-9]|19[01])>"
 _NAME = r'[^ =\]"]++'
-_PARAMETERS = rf'(?: {_NAME}="{QUOTED}")*+'
+_PARAMETERS = rf'(?>(?: {_NAME}="{QUOTED}")*)'
 _WORDS = "".join(rf"(?:- |(?P<{name}>[^ ]++) )" for name in ("time", "host", "app", "pid", "msgid"))
 _RFC_5424 = re.compile(
-    rf"{_PRIORITY}1 {_WORDS}(?:-|(?P<data>(?:\[{_NAME}{_PARAMETERS}])++))(?: (?P<message>.*))?", re.DOTALL
+    rf"{_PRIORITY}1 {_WORDS}(?:-|(?P<data>(?>(?:\[{_NAME}{_PARAMETERS}])+)))(?: (?P<message>.*))?", re.DOTALL
 )
 _TIME = r"[A-Z][a-z]{2} [ 0-9]?[0-9] [0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]++)?|[0-9]{4}-[^ ]++"
-_TAG = r"(?P<app>[^ \[:]++)(?:\[(?P<pid>[^ \]]*+)])?+:(?= |\Z)"
+_TAG = r"(?P<app>[^ \[:]++)(?>(?:\[(?P<pid>[^ \]]*+)])?):(?= |\Z)"
 _RFC_3164 = re.compile(
-    rf"(?:{_PRIORITY})?(?P<time>{_TIME}) (?P<host>[^ ]++)(?: {_TAG})?+(?: (?P<message>.*))?", re.DOTALL
+    rf"(?:{_PRIORITY})?(?P<time>{_TIME}) (?P<host>[^ ]++)(?>(?: {_TAG})?)(?: (?P<message>.*))?", re.DOTALL
 )
 _HAS_VERSION = re.compile(rb"<[0-9]++>1 ")
 _ELEMENT = re.compile(rf"\[({_NAME})({_PARAMETERS})]", re.DOTALL)

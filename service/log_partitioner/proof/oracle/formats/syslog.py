@@ -11,7 +11,7 @@ from log_partitioner.proof.oracle.format import DeadError, Format, lines_of, tex
 _PRIORITIES = {str(number): number for number in range(192)}
 _STAMP = re.compile(r"[A-Z][a-z][a-z] [ \d]?\d \d\d:\d\d:\d\d(\.\d+)?(?= )|\d{4}-[^ ]+(?= )", re.ASCII)
 _NAME = re.compile(r'[^ =\]"]+')
-_VALUE = re.compile(r'="((?:[^"\\]|\\.)*+)"', re.DOTALL)
+_VALUE = re.compile(r'="((?>(?:[^"\\]|\\.)*))"', re.DOTALL)
 
 
 def syslog(_settings: InputSettings) -> Format:
