@@ -249,7 +249,8 @@ class Consumer(Protocol):
     def topic_ids(self, topics: Iterable[str], *, deadline: Deadline) -> dict[str, str]:
         """Ask for Kafka's ids of topics, named or matched by a pattern, outside callbacks; unknown ones are left out.
 
-        Never raises.
+        Raises:
+            LeavingError: the process was asked to leave while nobody answered.
         """
 
     def pause(self) -> None:

@@ -362,7 +362,7 @@ def test_chart_changed_secret_restarts_the_pods(tmp_path: Path) -> None:
 def test_chart_upgrade_does_not_change_the_group_unless_told(
     live: dict[str, str], values: list[str], *, is_refused: bool
 ) -> None:
-    """Of a chart that derived no names, or had another alias; a group that is named is meant."""
+    """The chart of before derived no names, or had another alias; a group that is named is meant."""
     with _cluster_with("ConfigMap", "logs-log-partitioner", {"LOGP_HTTP__PORT": "8080", **live}) as asked:
         done = run("helm", "template", "logs", CHART, "--values", REQUIRED_VALUES, "--is-upgrade", *asked, *values)
 

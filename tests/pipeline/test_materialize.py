@@ -113,7 +113,7 @@ def test_retention_of_what_was_read_is_no_loss(
     names: Names,
     tmp_path: Path,
 ) -> None:
-    """What was read may go, with the markers behind it; what was not is missed, in a new partition too.
+    """Messages that were read may go, with the markers behind them; others are missed, in a new partition too.
 
     Metrics say when the table last had everything: a run that stops leaves them as they were.
     """

@@ -6,7 +6,6 @@ import argparse
 import time
 from collections.abc import Iterable
 from contextlib import ExitStack
-from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
@@ -31,7 +30,7 @@ from log_partitioner.operations.letters import (
     StaysError,
     record_of,
 )
-from log_partitioner.operations.output import Row, add_json, write_json, write_lines, write_note, write_rows
+from log_partitioner.operations.output import Row, add_json, moment, write_json, write_lines, write_note, write_rows
 from log_partitioner.operations.replay import NAME, Maker, ReplayRun, keeps_ms
 from log_partitioner.proof.audit.context import Address
 from log_partitioner.proof.audit.run import S3Reader
@@ -201,6 +200,4 @@ def _tell(run: ReplayRun, what: str, *, is_json: bool) -> None:
 
 
 def _moment(at_ms: int | None) -> str:
-    if at_ms is None:
-        return "unknown"
-    return datetime.fromtimestamp(at_ms / 1000, tz=UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    return "unknown" if at_ms is None else moment(at_ms)

@@ -1,4 +1,4 @@
-"""Decides which objects are orphans, from what is known of references, flush records and backfills. Pure."""
+"""Decides which objects are orphans, from what is known of references and backfills. Pure."""
 
 from __future__ import annotations
 

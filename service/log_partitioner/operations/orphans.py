@@ -6,7 +6,6 @@ import argparse
 import time
 from collections import Counter
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from functools import partial
 from itertools import chain, islice
 
@@ -31,7 +30,7 @@ from log_partitioner.operations.orphan_rules import (
     why_it_stays,
     writer_of,
 )
-from log_partitioner.operations.output import Row, add_json, write_json, write_lines, write_note, write_rows
+from log_partitioner.operations.output import Row, add_json, moment, write_json, write_lines, write_note, write_rows
 from log_partitioner.proof.audit.whose import FlushTopics
 from log_partitioner.usage import argument_of
 
@@ -68,10 +67,10 @@ def main(options: argparse.Namespace, settings: Settings) -> int:
     """List or delete orphans: objects of rows that flushes have left which were never committed.
 
     It reads the topics of references and backfills as a whole, and lists the objects of rows under the prefix, 1,000
-    with each request; memory holds 8 bytes of each named object. An object stays if a reference names it, if its time
-    lies before what the topic of references still has, if a backfill may still name it, or if no reference is of the
-    process or backfill that wrote it. Nobody looks at dead letters, schemas and what else is under the prefix. How many
-    stay, and why, is said on standard error.
+    with each request; memory holds 8 bytes of each named object, some 45 while they are sorted. An object stays if a
+    reference names it, if its time lies before what the topic of references still has, if a backfill may still name it,
+    or if no reference is of the process or backfill that wrote it. Nobody looks at dead letters, schemas and what else
+    is under the prefix. How many stay, and why, is said on standard error.
 
     Example:
       log-partitioner orphans list --older-than 7d
@@ -110,8 +109,7 @@ def main(options: argparse.Namespace, settings: Settings) -> int:
 
 
 def _row(listed: ListedObject) -> Row:
-    modified = datetime.fromtimestamp(listed.modified_ms / 1000, tz=UTC).isoformat(timespec="seconds")
-    return {"modified": modified.replace("+00:00", "Z"), "bytes": listed.size, "object": listed.key}
+    return {"modified": moment(listed.modified_ms), "bytes": listed.size, "object": listed.key}
 
 
 def _delete(bucket: S3Bucket, orphans: Iterator[ListedObject], *, is_meant: bool) -> dict[str, int]:

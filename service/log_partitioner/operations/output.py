@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 
 import msgspec
 
@@ -41,6 +42,11 @@ def write_lines(lines: Iterable[str]) -> None:
 def write_note(text: str) -> None:
     """Say something about the output, beside it."""
     sys.stderr.write(f"{printable(text)}\n")
+
+
+def moment(at_ms: int) -> str:
+    """Write a time in milliseconds since the epoch, to the second."""
+    return datetime.fromtimestamp(at_ms / 1000, tz=UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def table(rows: Sequence[Row]) -> Iterator[str]:

@@ -28,7 +28,7 @@ from log_partitioner.formats.schema import FindSchema
 from log_partitioner.input.decode import Bad, Decoded, refused
 from log_partitioner.partitioning.chain import place_of
 from log_partitioner.partitioning.locate import root_of
-from log_partitioner.partitioning.partitioner import Rejection
+from log_partitioner.partitioning.partitioner import Partitioner, Rejection
 from log_partitioner.runtime.first_look import FirstLook
 
 
@@ -201,10 +201,10 @@ class Recorder:
             progress.cover_replay(record, place)
             batch.source_bytes += len(record.value or b"")
             return len(record.value or b"") // 1024
-        decode = self.rules[record.tp.topic].decoder.decode
-        decoded = decode(record.value, record.headers) if record.unreadable is None else refused(record)
+        _, decoder, partitioner = self.rules[record.tp.topic]
+        decoded = decoder.decode(record.value, record.headers) if record.unreadable is None else refused(record)
         timestamps = batch.record_timestamps
-        bad = decoded.bad + self._write_entries(record, decoded, batch)
+        bad = decoded.bad + self._write_entries(record, decoded, partitioner, batch)
         entries = len(decoded.entries) + len(decoded.bad)
         if bad:
             self._reject(dead_letters_of(record, bad, of_entries=entries), batch, progress)
@@ -233,10 +233,12 @@ class Recorder:
         if rows.memory_bytes + fixed_bytes > self._memory_bytes_max and rows.memory_bytes > fixed_bytes:
             rows.spill(batch.spool.append)
 
-    def _write_entries(self, record: SourceRecord, decoded: Decoded, batch: Batch) -> list[Bad]:
+    def _write_entries(
+        self, record: SourceRecord, decoded: Decoded, partitioner: Partitioner, batch: Batch
+    ) -> list[Bad]:
         """Write the entries of one record; returns those that could not be written."""
         bad: list[Bad] = []
-        rows, types, partitioner = batch.rows, self._types, self.rules[record.tp.topic].partitioner
+        rows, types = batch.rows, self._types
         root = root_of(record)
         for index, entry, text, around in decoded.entries:
             placed = partitioner.partition(entry, around, record)

@@ -49,7 +49,7 @@ def test_object_of_rows_that_nothing_names_is_an_orphan(key: str) -> None:
 
 @pytest.mark.parametrize("key", ORPHANS)
 def test_object_that_any_reference_names_stays(key: str) -> None:
-    """Of whichever group, and whatever became of its rows since."""
+    """The group does not matter, nor what became of its rows since."""
     known = EVIDENCE._replace(named=NamedKeys(["other", key, "another"]))
     assert why_it_stays(PREFIX, ListedObject(key, 1, UPLOADED_MS), known) is Stays.NAMED
 
