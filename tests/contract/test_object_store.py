@@ -84,10 +84,20 @@ class TestFakeObjectStore(ObjectStoreContract):
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[HttpS3]:
-    """Give one server for all tests of this file."""
+def running() -> Iterator[HttpS3]:
+    """Run one server for all tests of this file."""
     with serve() as running:
         yield running
+
+
+@pytest.fixture
+def server(running: HttpS3) -> HttpS3:
+    """Give the server, on which no other test has left anything but objects."""
+    running.faults.clear()
+    running.requests.clear()
+    running.headers.clear()
+    running.head_status = 200
+    return running
 
 
 @pytest.fixture(autouse=True)
@@ -110,10 +120,6 @@ def settings(server: HttpS3, **more: object) -> S3Settings:
 @pytest.fixture
 def place(server: HttpS3) -> Iterator[Place]:
     """Give a place on the server, under a prefix of this test's own."""
-    server.faults.clear()
-    server.requests.clear()
-    server.headers.clear()
-    server.head_status = 200
     yield Place(S3Store(settings(server)), f"logs-{next(_prefixes)}", FakeClock(), server.read)
     assert not server.faults, "every fault was met"
 
