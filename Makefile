@@ -65,7 +65,7 @@ down: setup  ## stop what `make up` started; WIPE=1 removes topics and objects t
 PYTEST := $(BIN)/python -m pytest --numprocesses $(PROCESSES) --dist loadscope --no-loadscope-reorder
 QUICK := main_path or not (slow or integration or spark or sweep)
 # Always the same, so that a failure is of the change: `make sim` runs more, and counts what never happened in a thousand.
-SEEDS_OF_ALL := 200
+SEEDS_OF_ALL := 60
 # Other seeds each day: their numbers are in the header, and `make sim SEED=n` shows one again.
 SEED_OF_TODAY := $(shell echo $$(( $$(date +%s) / 86400 * 200 )))
 test: setup  ## what trusts a change: lint, types, all that is pure, 200 seeds, one way through real Kafka, S3 and Spark

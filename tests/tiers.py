@@ -23,7 +23,7 @@ _HERE = Path(__file__).parent
 _OWN_S = "own_s"
 # Tests of these need nothing that their module has made: each goes to whichever process is free.
 _SPREAD = ("simulation", "mutants", "property", "model", "contract")
-_SPARK = "pipeline"  # a session takes 2 GB and 25 s to begin
+_SPARK = "pipeline"  # a session takes 2 GB and 25 s to begin: two of them, of about as many tests
 # Modules of minutes, each one process's work: begun late, the last of them would keep one busy and the others idle.
 _LONGEST = (
     "integration/test_chaos.py",
@@ -44,12 +44,14 @@ class Groups(LoadScopeScheduling):
     def _split_scope(self, nodeid: str) -> str:
         path = nodeid.partition("::")[0]
         room = Path(path).parts[1]
-        return nodeid if room in _SPREAD else room if room == _SPARK else path
+        if room == _SPARK:
+            return f"{room} {Path(path).name < 'test_m'}"
+        return nodeid if room in _SPREAD else path
 
 
 @pytest.hookimpl(optionalhook=True)  # not known where the runner has one process
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Groups:
-    """Say which process runs what: Spark's, each other module at one of its own, or each test."""
+    """Say which process runs what: one of two with Spark, each other module at one of its own, or each test."""
     return Groups(config, log)
 
 
