@@ -138,7 +138,7 @@ def _of_what_was_put_away(letters: Mapping[Reason, int]) -> str:
 def _of_the_audit(code: ExitCode, audit_code: int) -> str:
     match code:
         case ExitCode.CLEAN:
-            return "The audit is clean."
+            return "The audit is clean: 0 missing, 0 duplicated, 0 altered."
         case ExitCode.DEAD_LETTERS | ExitCode.PUT_AWAY:
             return "The audit is clean all the same: each of these entries is accounted for, as a dead letter."
         case ExitCode.NO_TIMES:

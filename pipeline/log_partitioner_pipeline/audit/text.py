@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
+from log_partitioner.formats.findings import to_be_shown
 from log_partitioner.privacy import printable
 from log_partitioner_pipeline.audit.result import Example, Finding, Result, Window, Witness
 
@@ -23,7 +24,7 @@ def to_text(result: Result) -> str:
     if result.archive is not None:
         lines += ["", "archive", *_table(msgspec.to_builtins(result.archive).items())]
     lines += ["", "dead letters by reason", *_table(result.dead_letters.items() or [("none", 0)])]
-    lines += ["", "findings", *_table([(one.kind.value, one.count) for one in result.findings] or [("none", 0)])]
+    lines += ["", "findings", *_table(to_be_shown({one.kind: one.count for one in result.findings}))]
     for title, texts in (("could not tell", result.could_not_tell), ("notes", result.notes)):
         lines += ["", title, *(f"  {printable(text)}" for text in texts)] if texts else []
     for finding in result.findings:

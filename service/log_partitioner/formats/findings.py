@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 
 
@@ -38,3 +39,9 @@ class Kind(StrEnum):
     TABLE_ALTERED = "table_altered"  # a row of the table with values or `_meta` neither of the source nor of a file
     CSV_BROKEN = "csv_broken"  # a line of the archived CSV that is no row
     CSV_UNREADABLE = "csv_unreadable"  # a file of the archive that cannot be read to its end as what settings say
+
+
+def to_be_shown(counts: Mapping[Kind, int]) -> list[tuple[str, int]]:
+    """Return what a person asks first, missing and duplicated, even if it is 0, then each other kind that was found."""
+    asked = (Kind.MISSING, Kind.DUPLICATED)
+    return [(kind.value, number) for kind in Kind if (number := counts.get(kind, 0)) or kind in asked]

@@ -9,7 +9,7 @@ import json
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
-from log_partitioner.formats.findings import Kind
+from log_partitioner.formats.findings import Kind, to_be_shown
 from log_partitioner.privacy import printable
 from log_partitioner.proof.accounting import ExitCode
 
@@ -126,7 +126,7 @@ class Report(NamedTuple):
         """Write everything for a terminal."""
         lines = [f"audit of group {self.group_id}", *_table(self.counts.items())]
         lines += ["", "dead letters by reason", *_table(sorted(self.dead_letters.items()) or [("none", 0)])]
-        lines += ["", "findings", *_table(self._found() or [("none", 0)])]
+        lines += ["", "findings", *_table(to_be_shown(self.findings.counts))]
         for title, texts in [("could not tell", self.findings.doubts), ("notes", self.findings.notes)]:
             lines += ["", title, *(f"  {text}" for text in texts)] if texts else []
         for kind, texts in self.findings.examples.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -63,6 +64,14 @@ def test_report_as_text_and_json_says_the_same() -> None:
     assert document["verdict"] == "clean"
     assert document["findings"] == {}
     assert "clean (0)" in report.to_text()
+
+
+def test_report_for_a_person_answers_missing_and_duplicated_first_and_even_if_nothing_was_found() -> None:
+    world = clean_world()
+    text = world.build().audit().to_text()
+    assert re.search(r"\nfindings\n  missing +0\n  duplicated +0\n\n", text)
+    delete_entry(world)
+    assert re.search(r"\nfindings\n  missing +1\n  duplicated +0\n  \w", world.build().audit().to_text())
 
 
 # Faults in what was written: references and flush records agree with the files.
