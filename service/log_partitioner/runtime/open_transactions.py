@@ -28,20 +28,33 @@ class OpenTransactions:
     metrics: Metrics
 
     def __post_init__(self) -> None:
-        self._since: dict[tuple[TopicPartition, int], float] = {}
+        self._since: dict[TopicPartition, tuple[int, float]] = {}
         self._due_s = TELL_S
         self._log = structlog.get_logger("open_transactions")
 
-    def look(self, blocked: Mapping[TopicPartition, int]) -> None:
-        """Note the TopicPartitions that stand still, and their offsets; publish the longest time, and log it if due."""
+    def look(
+        self,
+        blocked: Mapping[TopicPartition, int],
+        next_offsets: Mapping[TopicPartition, int],
+        ends: Mapping[TopicPartition, int],
+    ) -> None:
+        """Note the TopicPartitions that stand still, and their offsets; publish the longest time, and log it if due.
+
+        After a rewind a place stays noted until its records are read up to there again, or nothing is behind it.
+        """
         now_s = self.clock.now_s()
-        self._since = {place: self._since.get(place, now_s) for place in blocked.items()}
-        age_s = now_s - min(self._since.values(), default=now_s)
+        known = {
+            tp: (offset, since_s)
+            for tp, (offset, since_s) in self._since.items()
+            if blocked.get(tp, offset) == offset and next_offsets.get(tp, offset) <= offset < ends.get(tp, offset)
+        }
+        self._since = {tp: (offset, now_s) for tp, offset in blocked.items()} | known
+        age_s = now_s - min((since_s for _, since_s in self._since.values()), default=now_s)
         self.metrics.set("open_transaction_seconds", age_s)
         if age_s < TELL_S:
             self._due_s = TELL_S
         elif age_s >= self._due_s:
             self._due_s = age_s + min(AGAIN_MAX_S, age_s)
-            old = sorted(place for place, since_s in self._since.items() if now_s - since_s >= TELL_S)
+            old = sorted((tp, offset) for tp, (offset, since_s) in self._since.items() if now_s - since_s >= TELL_S)
             named = {str(tp): offset for tp, offset in old[:NAMED_MAX]}
             self._log.warning("source_transaction_open", held_up=named, seconds=round(age_s))

@@ -257,8 +257,9 @@ class Runloop:
         """Publish the owned TopicPartitions and the state of the open batch."""
         positions, now_ms = self.recorder.positions, self.ports.clock.wall_ms()
         next_offsets = {tp: one.next_offset for tp, one in positions.items()}
-        self._open_transactions.look(self.ports.consumer.blocked_by_transaction(next_offsets))
-        for tp, end in self.ports.consumer.ends(next_offsets).items():
+        ends = self.ports.consumer.ends(next_offsets)
+        self._open_transactions.look(self.ports.consumer.blocked_by_transaction(next_offsets), next_offsets, ends)
+        for tp, end in ends.items():
             committed, labels = positions[tp].first_offset, {"topic": tp.topic, "partition": str(tp.partition)}
             self.ports.metrics.set("lag_records", max(0, end - committed), **labels)
             since_ms = positions[tp].waits_since_ms if end > committed else now_ms

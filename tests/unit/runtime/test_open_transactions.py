@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from structlog.testing import capture_logs
 
+from log_partitioner.formats.model import TopicPartition
 from log_partitioner.runtime.open_transactions import AGAIN_MAX_S, TELL_S, OpenTransactions
 from tests.fakes.clock import FakeClock
 from tests.fakes.metrics import RecordingMetrics
@@ -19,6 +20,11 @@ class Watched:
         self.clock, self.metrics = FakeClock(), RecordingMetrics()
         self.watch = OpenTransactions(self.clock, self.metrics)
 
+    def look(self, blocked: dict[TopicPartition, int], *, next_offset: int = 0) -> None:
+        """Look at these TopicPartitions that stand still, of which there is more."""
+        owned = (P0, P1)
+        self.watch.look(blocked, {tp: blocked.get(tp, next_offset) for tp in owned}, dict.fromkeys(owned, 100))
+
     @property
     def seconds(self) -> float:
         """What the gauge says."""
@@ -32,14 +38,30 @@ def watched() -> Watched:
 
 def test_gauge_is_the_age_of_the_oldest_and_none_is_none(watched: Watched) -> None:
     """The same place all the time; one that has moved begins anew."""
-    watched.watch.look({P0: 5})
+    watched.look({P0: 5})
     watched.clock.advance(4)
-    watched.watch.look({P0: 5, P1: 0})
+    watched.look({P0: 5, P1: 0})
     assert watched.seconds == 4
     watched.clock.advance(1)
-    watched.watch.look({P0: 9, P1: 0})
+    watched.look({P0: 9, P1: 0})
     assert watched.seconds == 1
-    watched.watch.look({})
+    watched.look({}, next_offset=10)
+    assert watched.seconds == 0
+
+
+def test_age_goes_on_while_records_before_it_are_read_again(watched: Watched) -> None:
+    """As after a batch that was discarded; it ends once the place is passed, or nothing is behind it."""
+    watched.look({P0: 5}, next_offset=5)
+    watched.clock.advance(700)
+    watched.look({}, next_offset=2)
+    watched.clock.advance(300)
+    watched.look({P0: 5}, next_offset=5)
+    assert watched.seconds == 1000
+    watched.look({}, next_offset=6)
+    assert watched.seconds == 0
+    watched.look({P0: 7}, next_offset=7)
+    watched.clock.advance(9)
+    watched.watch.look({}, {P0: 7}, {P0: 7})
     assert watched.seconds == 0
 
 
@@ -47,12 +69,12 @@ def test_line_names_what_is_held_up_for_a_while_at_growing_distances(watched: Wa
     """Not what a producer holds for a moment; at twice the age, then every five minutes; anew for the next one."""
     with capture_logs() as lines:
         for _ in range(1300):
-            watched.watch.look({P0: 5} if watched.clock.now_s() % 2 else {P0: 5, P1: 1})
+            watched.look({P0: 5} if watched.clock.now_s() % 2 else {P0: 5, P1: 1}, next_offset=2)
             watched.clock.advance(1)
-        watched.watch.look({})
-        watched.watch.look({P1: 3})
+        watched.look({}, next_offset=6)
+        watched.look({P1: 3})
         watched.clock.advance(TELL_S)
-        watched.watch.look({P1: 3})
+        watched.look({P1: 3})
     told = [(line["event"], line["held_up"], line["seconds"]) for line in lines]
     ages = [15, 30, 60, 120, 240, 480, 480 + AGAIN_MAX_S, 480 + 2 * AGAIN_MAX_S]
     assert told == [
