@@ -29,6 +29,7 @@ class OpenTransactions:
 
     def __post_init__(self) -> None:
         self._since: dict[TopicPartition, tuple[int, float]] = {}
+        self._looked_s = 0.0
         self._due_s = TELL_S
         self._log = structlog.get_logger("open_transactions")
 
@@ -40,11 +41,13 @@ class OpenTransactions:
     ) -> None:
         """Note the TopicPartitions that stand still, and their offsets; publish the longest time, and log it if due.
 
-        After a rewind a place stays noted until its records are read up to there again, or nothing is behind it.
+        After a rewind a place stays noted, but grows no older, until its records are read up to there again, or nothing
+        is behind it.
         """
         now_s = self.clock.now_s()
+        passed_s, self._looked_s = now_s - self._looked_s, now_s
         known = {
-            tp: (offset, since_s)
+            tp: (offset, since_s if tp in blocked else since_s + passed_s)
             for tp, (offset, since_s) in self._since.items()
             if blocked.get(tp, offset) == offset and next_offsets.get(tp, offset) <= offset < ends.get(tp, offset)
         }

@@ -49,11 +49,15 @@ def test_gauge_is_the_age_of_the_oldest_and_none_is_none(watched: Watched) -> No
     assert watched.seconds == 0
 
 
-def test_age_goes_on_while_records_before_it_are_read_again(watched: Watched) -> None:
-    """As after a batch that was discarded; it ends once the place is passed, or nothing is behind it."""
+def test_age_is_kept_while_records_before_it_are_read_again(watched: Watched) -> None:
+    """As after a batch that was discarded. It ends once the place is passed, or nothing is behind it."""
     watched.look({P0: 5}, next_offset=5)
     watched.clock.advance(700)
+    watched.look({P0: 5}, next_offset=5)
+    watched.clock.advance(3000)
     watched.look({}, next_offset=2)
+    assert watched.seconds == 700, "nobody knows whether it is still open"
+    watched.look({P0: 5}, next_offset=5)
     watched.clock.advance(300)
     watched.look({P0: 5}, next_offset=5)
     assert watched.seconds == 1000
