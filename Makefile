@@ -60,7 +60,7 @@ down: setup  ## stop what `make up` started; WIPE=1 removes topics and objects t
 	@$(BIN)/python -m tools.local down $(if $(WIPE),--wipe)
 
 ##@ Tests
-.PHONY: test test-all sim
+.PHONY: test test-all sim failures
 # Each process has its own servers, which wait for some of the time: three keep two cores busy.
 PYTEST := $(BIN)/python -m pytest --numprocesses $(PROCESSES) --dist loadscope --no-loadscope-reorder
 QUICK := main_path or not (slow or integration or spark or sweep)
@@ -79,6 +79,9 @@ test-all: setup  ## all tests, as CI runs them: real logs, kills, faults on thre
 
 sim: setup  ## SEEDS=1000 seeds of workers under faults in virtual time; SEED=n shows one again, shrunk
 	$(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),1000)) $(ARGS)
+
+failures: setup chart-tools  ## what the runbook lists, for real: does the alert fire, does the command help? NAMES='store-away', or an hour
+	$(BIN)/python -m tests.failures $(NAMES)
 
 ##@ Measure
 .PHONY: bench

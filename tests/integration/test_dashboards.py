@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import time
-import urllib.parse
-import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -17,44 +14,12 @@ from tests.deployment.test_dashboards import DASHBOARDS, expressions_of
 from tests.deployment.tools import find
 from tests.integration.harness import Deploy, Deployment
 from tests.stack.kafka_helper import KafkaHelper, ToProduce
+from tests.stack.prometheus import Prometheus
 from tools.local.ports import find_free_ports
-from tools.local.processes import ServerProcess
 
 pytestmark = pytest.mark.skipif(find("prometheus") is None, reason="prometheus is absent: `make chart-tools`")
 ENTRY = b'{"user": "ann", "time": "2026-01-01T00:00:00Z"}'
 SERVED_S = 240
-
-
-class Prometheus:
-    """A server of its own, which scrapes each second."""
-
-    def __init__(self, directory: Path, targets: dict[str, int]) -> None:
-        (self.port,) = find_free_ports(1)
-        jobs = [
-            {"job_name": job, "static_configs": [{"targets": [f"127.0.0.1:{port}"]}]} for job, port in targets.items()
-        ]
-        config = directory / "prometheus.yml"
-        config.write_text(json.dumps({"global": {"scrape_interval": "1s"}, "scrape_configs": jobs}))
-        command = [
-            str(find("prometheus")),
-            f"--config.file={config}",
-            f"--storage.tsdb.path={directory / 'data'}",
-            f"--web.listen-address=127.0.0.1:{self.port}",
-        ]
-        self.process = ServerProcess("prometheus", command, log=directory / "prometheus.log")
-
-    def ask(self, expression: str) -> list[object]:
-        """Return the series of an instant; none while the server starts."""
-        query = urllib.parse.urlencode({"query": expression})
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/api/v1/query?{query}", timeout=10) as answer:
-                found: list[object] = json.load(answer)["data"]["result"]
-        except urllib.error.HTTPError as error:
-            with error:
-                raise AssertionError(f"{expression}: {error.read().decode()}") from error
-        except OSError:
-            return []
-        return found
 
 
 @pytest.fixture
@@ -63,7 +28,7 @@ def prometheus(tmp_path: Path) -> Iterator[Callable[[dict[str, int]], Prometheus
     running: list[Prometheus] = []
 
     def start(targets: dict[str, int]) -> Prometheus:
-        running.append(Prometheus(tmp_path, targets))
+        running.append(Prometheus(tmp_path, {job: [port] for job, port in targets.items()}))
         return running[-1]
 
     yield start

@@ -25,6 +25,11 @@ WRITTEN = 20
 @pytest.fixture
 def keeper(kafka_cluster: KafkaCluster, cluster_helper: KafkaHelper, names: Names) -> int:
     """The index of the one broker that keeps partition 0 of the source."""
+    return make_source(kafka_cluster, cluster_helper, names)
+
+
+def make_source(kafka_cluster: KafkaCluster, cluster_helper: KafkaHelper, names: Names) -> int:
+    """Make a source topic; return the index of the one broker that keeps its partition 0."""
     transactional_id = names.group("source-writer")
     options = {"bootstrap.servers": kafka_cluster.direct_bootstrap_servers, "transactional.id": transactional_id}
     Producer(options).init_transactions(60)
@@ -47,7 +52,7 @@ def deployment(kafka_cluster: KafkaCluster, cluster_helper: KafkaHelper, keeper:
     return deploy(kafka=cluster_helper, partitions=2, settings=settings)
 
 
-def _hang(cluster: KafkaCluster, deployment: Deployment, transactional_id: str, keeper: int) -> int:
+def hang(cluster: KafkaCluster, deployment: Deployment, transactional_id: str, keeper: int) -> int:
     """Leave a transaction open in partition 0 of the source for ever; return the offset where it begins."""
     producer = Producer({"bootstrap.servers": deployment.kafka.bootstrap_servers, "transactional.id": transactional_id})
     producer.init_transactions(60)
@@ -82,7 +87,7 @@ def test_o08_hanging_transaction_in_the_source_is_told_and_ends_by_the_runbook(
     """
     kafka = deployment.kafka
     before = kafka.produce(deployment.source, some_records(WRITTEN, partitions=2))
-    start_offset = _hang(kafka_cluster, deployment, names.group("source-writer"), keeper)
+    start_offset = hang(kafka_cluster, deployment, names.group("source-writer"), keeper)
     behind = kafka.produce(deployment.source, some_records(WRITTEN, partitions=2, first=WRITTEN))
     deployment.start("w1")
     deployment.wait_drained([*before, *((partition, offset) for partition, offset in behind if partition == 1)])

@@ -14,6 +14,7 @@ from tools.chaos.matrix import Store, done_cells
 
 Figures = dict[str, Any]
 
+_SAID_MAX = 120  # characters of what a command said
 _PLACE = re.compile(r"^\{(\w+)\}$", re.MULTILINE)
 
 
@@ -36,6 +37,7 @@ def evidence_page(directory: Path) -> str:
         "course": _course(pieces),
         "seeds": _seeds(seeds),
         "fuzzing": _fuzzing(_lines(directory / "fuzzing.jsonl")),
+        "failures": _failures(_lines(directory / "failures.jsonl")),
     }
     frame = (directory / "frame.md.in").read_text(encoding="utf-8")
     return _PLACE.sub(lambda place: tables[place.group(1)], frame)
@@ -185,3 +187,22 @@ def _fuzzing(runs: Sequence[Figures]) -> str:
         minutes, inputs, failed = (sum(run[what] for run in own) for what in ("cpu_minutes", "inputs", "failed"))
         rows.append((name, f"{minutes:.1f}", f"{inputs:,}", failed))
     return _table(("format", "minutes of CPU", "inputs", "runs that ended with an input that failed"), rows)
+
+
+def _failures(runs: Sequence[Figures]) -> str:
+    """Show the newest run of each failure."""
+    rows = [
+        (
+            run["row"],
+            ", ".join(f"{alert} {seconds} s" for alert, seconds in run["fired_s"].items()),
+            f"`{run['command']}`: {_said(run['cause_named'])}",
+            f"{run['resolved_s']} s",
+            f"{run['audit']['verdict']}, {run['audit']['counts']['source_entries']:,} entries",
+        )
+        for run in {run["failure"]: run for run in runs}.values()
+    ]
+    return _table(("failure", "alerts fire after", "the command says", "none fires after", "audit"), rows)
+
+
+def _said(words: str | None) -> str:
+    return "**not named**" if words is None else f"`{words[:_SAID_MAX].strip()}`"

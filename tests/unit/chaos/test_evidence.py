@@ -16,7 +16,8 @@ RUN: dict[str, Any] = {
     "unverified_entries": 10, "violations": [], "audit": {"verdict": "clean", "findings": {}},
 }  # fmt: skip
 FRAME = "\n".join(
-    f"{{{name}}}" for name in ("summary", "matrix", "matrix_python", "faults", "runs", "course", "seeds", "fuzzing")
+    f"{{{name}}}"
+    for name in ("summary", "matrix", "matrix_python", "faults", "runs", "course", "seeds", "fuzzing", "failures")
 )
 
 
@@ -51,3 +52,16 @@ def test_runs_of_a_fuzzer_add_up_by_format(tmp_path: Path) -> None:
     run = {"format": "avro", "cpu_minutes": 1.5, "inputs": 1_000, "failed": 1}
     (tmp_path / "fuzzing.jsonl").write_text("".join(f"{json.dumps(one)}\n" for one in (run, run | {"failed": 0})))
     assert "| avro | 3.0 | 2,000 | 1 |" in _page(tmp_path)
+
+
+def test_failure_whose_command_names_no_cause_stands_there_until_it_does(tmp_path: Path) -> None:
+    """The newest run of a failure counts."""
+    run = {
+        "failure": "away", "row": "the store is away", "fired_s": {"StoreFails": 9}, "command": "check",
+        "cause_named": None, "resolved_s": 3, "audit": {"verdict": "clean", "counts": {"source_entries": 7}},
+    }  # fmt: skip
+    assert "| the store is away | StoreFails 9 s | `check`: **not named** | 3 s |" in _page(tmp_path, failures=run)
+    both = (run, run | {"cause_named": "refused"})
+    (tmp_path / "failures.jsonl").write_text("".join(f"{json.dumps(one)}\n" for one in both))
+    page = evidence_page(tmp_path)
+    assert ("not named" in page, "`check`: `refused` |" in page) == (False, True)
