@@ -28,5 +28,16 @@ chart: chart-tools  ## lint and render the chart, check the alerts
 	  else echo "promtool: absent: the alerts are not checked" >&2; fi
 
 .PHONY: docs
-docs: setup  ## write docs/CONFIGURATION*.md, docs/METRICS.md, docs/LOG_EVENTS.md, the chart's schema and README from the code
+docs: setup  ## write the pages that are made from code, the demo's picture, the chart's schema and README
 	$(BIN)/python -m tools.docs
+
+SITE := .local/site
+.PHONY: site
+site: $(SITE)/.installed  ## all pages as one site with a search, in dist/site; a warning is an error
+	$(SITE)/bin/sphinx-build -q -n -W --keep-going -c docs . dist/site
+	@echo "dist/site/docs/index.html"
+
+$(SITE)/.installed: requirements-site.lock
+	$(PYTHON) -m venv $(SITE)
+	$(SITE)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-site.lock
+	@touch $@

@@ -119,8 +119,3 @@ def test_help_of_every_command_has_an_example_that_exists_and_its_exit_codes(pro
         assert [example for example in examples if not is_known(*example)] == []
         (page,) = re.findall(r"More: docs/([\w.]+)", str(command.epilog))
         assert (ROOT / "docs" / page).is_file()
-
-
-def test_readme_is_read_in_five_minutes() -> None:
-    """What is longer belongs to a page of docs/."""
-    assert len((ROOT / "README.md").read_text().split()) <= 1200

@@ -79,6 +79,17 @@ def test_alerts_each_have_severity_summary_runbook_and_a_test() -> None:
         assert f'alertname="{name}"' in tested
 
 
+def test_every_page_stands_in_a_list_of_the_site() -> None:
+    """And each entry of a list is a page; decisions have a list of their own."""
+    lists = re.findall(r"```\{toctree\}\n(.*?)```", (ROOT / "docs" / "index.md").read_text(encoding="utf-8"), re.DOTALL)
+    entries = [line for block in lists for line in block.splitlines() if line and not line.startswith(":")]
+    listed = [re.sub(r".*<(.*)>", r"\1", entry) for entry in entries]
+    pages = {path.stem for path in (ROOT / "docs").glob("*.md")} - {"index"}
+
+    assert sorted(name for name in listed if "/" not in name) == sorted(pages)
+    assert [name for name in listed if not (ROOT / "docs" / f"{name}.md").is_file()] == []
+
+
 def test_documents_check_tells_what_is_out_of_date(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -7,8 +7,10 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from tools.demo.picture import picture_of
 from tools.docs.chart_page import chart_page
 from tools.docs.chart_schema import chart_schema
+from tools.docs.cli import cli_page
 from tools.docs.configuration import pipeline_page, worker_page
 from tools.docs.evidence import evidence_page
 from tools.docs.inputs import inputs_page
@@ -21,11 +23,13 @@ ROOT = Path(__file__).resolve().parents[2]
 def documents() -> Mapping[str, str]:
     """Make all documents: path in the repository -> text."""
     return {
+        "docs/CLI.md": cli_page(),
         "docs/CONFIGURATION.md": worker_page(),
         "docs/CONFIGURATION_PIPELINE.md": pipeline_page(),
         "docs/EVIDENCE.md": evidence_page(ROOT / "docs" / "evidence"),
         "docs/INPUTS.md": inputs_page(),
         "docs/LOG_EVENTS.md": log_events_page(),
+        "docs/demo.svg": picture_of((ROOT / "docs" / "demo.txt").read_text(encoding="utf-8")),
         "docs/METRICS.md": metrics_page(),
         "helm/log-partitioner/README.md": chart_page(),
         "helm/log-partitioner/values.schema.json": chart_schema(),

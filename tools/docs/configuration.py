@@ -18,10 +18,6 @@ _HEAD = """\
 
 Made by `python -m tools.docs` from `service/log_partitioner/config/settings.py`; do not edit.
 
-Everybody sets `kafka.bootstrap_servers`, `kafka.source_topics`, `s3.bucket`, `user.paths` and `time.paths`; many set
-`s3.region` or `s3.endpoint_url`, `s3.prefix`, `id.paths`, `kafka.group_id`, the topics that are written,
-`kafka.client_properties`, `kafka.secret_properties`, `flush.interval_s` and `layout`. The others have defaults for all.
-
 A setting is given by, and the first wins:
 
 1. a variable of the environment, as in the tables: a list as `a,b` or as JSON, an object as JSON,
@@ -39,7 +35,18 @@ refuses (it is asked without a broker; files of certificates have to be there). 
 without secrets; `log-partitioner config-schema` prints this page as JSON schema. In the chart the same names stand
 under `config`: `config.flush.interval_s`. Group, topics that are written and prefix have defaults of their own there,
 with namespace and release in them.
+
+## Those that one sets
+
+The first five are everybody's. The others have defaults for most, and all further settings have for nearly all.
+
 """
+_FIRST = (
+    *("kafka.bootstrap_servers", "kafka.source_topics", "s3.bucket", "user.paths", "time.paths"),
+    *("s3.region", "s3.endpoint_url", "s3.prefix", "id.paths", "layout", "flush.interval_s"),
+    *("kafka.group_id", "kafka.references_topic", "kafka.flushes_topic", "kafka.dead_letters_topic"),
+    *("kafka.client_properties", "kafka.secret_properties"),
+)
 _PROPERTIES = """\
 ## Properties of librdkafka
 
@@ -64,7 +71,22 @@ _TYPES = {"string": "text", "integer": "integer", "number": "number", "boolean":
 
 def worker_page() -> str:
     """Write the page of the worker's settings."""
-    return "\n".join([_HEAD, *(_section(group, prefix=PREFIX) for group in groups()), _properties()])
+    return "\n".join([_HEAD + _first(), *(_section(group, prefix=PREFIX) for group in groups()), _properties()])
+
+
+def _first() -> str:
+    """Write what most set: each by its name, which leads to its section, with its default."""
+    found = {".".join(setting.path): setting for group in groups() for setting in group.settings}
+    sections = {name: name.partition(".")[0] if "." in name else "worker" for name in _FIRST}
+    rows = [
+        (
+            f"[{code(name)}](#{sections[name]})",
+            code(variable_of(found[name].path, prefix=PREFIX)),
+            _default(found[name]),
+        )
+        for name in _FIRST
+    ]
+    return table(("setting", "variable", "default"), rows)
 
 
 def _properties() -> str:
