@@ -5,7 +5,7 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,7 +63,7 @@ class Run:
 
     def fleet(self) -> Fleet:
         """Return the run's workers, none of them started."""
-        return Fleet(root=self.directory, settings=self._environment())
+        return Fleet(root=self.directory, settings=self.environment())
 
     def task(self, workload: Workload, *, jars: list[str]) -> Task:
         """Return the same work as a task for a peer."""
@@ -94,7 +94,8 @@ class Run:
         """The directory in which the S3 server keeps the run's objects, as files."""
         return self.lab.directory / "s3" / "objects" / BUCKET / self.name
 
-    def _environment(self) -> dict[str, str]:
+    def environment(self) -> dict[str, str]:
+        """Return the variables of the run's workers and commands, but for what is a worker's own."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("LOGP_", "PIPELINE_"))}
         return {
             **kept,
@@ -113,8 +114,10 @@ class Run:
 
 
 @contextmanager
-def open_lab(home: Path) -> Iterator[Lab]:
+def open_lab(home: Path, *, properties: Mapping[str, object] | None = None) -> Iterator[Lab]:
     """Start Kafka and S3; at the end of the block they are gone, and their data, unless it ended by an error.
+
+    `properties` are the broker's beside the usual ones.
 
     Raises:
         StackError: a program is missing, a server did not start.
@@ -122,7 +125,7 @@ def open_lab(home: Path) -> Iterator[Lab]:
     jars = ensure_jars(home / "jars", compiles_fully=True)
     directory = home / "bench" / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
     with (
-        KafkaCluster(jars=jars, root=directory / "kafka") as kafka,
+        KafkaCluster(jars=jars, root=directory / "kafka", properties=properties) as kafka,
         S3Server(jars=jars, root=directory / "s3") as s3,
     ):
         create_bucket(s3.endpoint, BUCKET)

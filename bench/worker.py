@@ -7,14 +7,14 @@ multiples of F of the same topic, measured in the same minutes, are less so.
 
 import http.client
 import json
-import resource
+import os
 import shutil
 import statistics
 import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from bench.lab import Lab, Run
 from bench.output import log_lines, read_output
@@ -77,7 +77,7 @@ def measure(lab: Lab, workload: Workload, variables: Mapping[str, str], *, name:
     """
     with S3FaultProxy(lab.s3) as store:
         run = lab.run(name, workload.name, {**workload.variables, **variables}, s3=store.endpoint if counted else None)
-        figures = _work(run, workload)
+        [figures] = work([(run, 1)], workload)
         requests = Counter(f"requests: {seen.method}" for seen in store.seen)
     figures |= read_output(run, [run.directory / WORKER / "worker.log"]) | requests
     if figures["entries"] != workload.entries:
@@ -142,50 +142,83 @@ def require_alive(process: ServerProcess) -> None:
         raise ProcessDiedError(f"{process.name} ended ({process.log})", last_lines=process.last_lines())
 
 
-def cpu_of_children() -> float:
-    """Return the CPU seconds of all our children that have ended, as the kernel adds them up at wait4."""
-    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return usage.ru_utime + usage.ru_stime
+def work(runs: Sequence[tuple[Run, int]], workload: Workload) -> list[Figures]:
+    """Let so many workers of each run take everything, then end them by SIGTERM, upon which they commit.
 
+    Runs go on side by side: what else the machine does bears on all of them. CPU and peak are those of a run's workers
+    together.
 
-def _work(run: Run, workload: Workload) -> Figures:
-    """Run one worker until it has taken everything, then end it by SIGTERM, upon which it commits."""
-    before = cpu_of_children()
-    fleet = run.fleet()
+    Raises:
+        StackError: a worker ended too early, or they were not done in an hour.
+    """
+    fleets = [run.fleet() for run, _ in runs]
     begun = time.monotonic()
     try:
-        fleet.start(WORKER)
-        process = fleet.workers[WORKER].process
-        process.wait_for_line('"partitions_assigned"', timeout_s=_START_LIMIT_S)
-        start_s = cpu_s(process.pid)
-        while taken(process) < workload.records:
+        for fleet, (_, workers) in zip(fleets, runs, strict=True):
+            for count in range(1, workers + 1):
+                fleet.start(f"worker-{count}")
+        groups = [_Group(fleet) for fleet in fleets]
+        while sum(group.is_done(workload.records) for group in groups) < len(groups):
             if time.monotonic() - begun > _LIMIT_S:
-                raise StackError(f"{run.name}: not done after {_LIMIT_S:.0f} s ({process.log}).")
-            time.sleep(_TURN_S)
-        peak = _stop(fleet, process)
-        wall_s = time.monotonic() - begun
+                raise StackError(f"{[run.name for run, _ in runs]}: not done after {_LIMIT_S:.0f} s.")
+            time.sleep(_STOPPING_TURN_S if any(group.is_stopping for group in groups) else _TURN_S * len(groups))
+        return [group.figures(workload.entries, begun) for group in groups]
     finally:
-        fleet.kill()
-    return {
-        CPU: (cpu_of_children() - before - start_s) / workload.entries * 1e6,
-        START: start_s,
-        "wall s": wall_s,
-        RATE: workload.entries / wall_s,
-        RSS: peak / 2**20,
-    }
+        for fleet in fleets:
+            fleet.kill()
 
 
-def _stop(fleet: Fleet, process: ServerProcess) -> int:
-    """End the worker; return its peak, that of its last flush included."""
-    peak = peak_bytes(process.pid)
-    process.terminate()
-    deadline = time.monotonic() + _LIMIT_S
-    while process.is_alive() and time.monotonic() < deadline:
-        peak = max(peak, peak_bytes(process.pid))
-        time.sleep(_STOPPING_TURN_S)
-    for sentence in fleet.stop():
-        raise StackError(sentence)
-    return peak
+class _Group:
+    """The workers of one run, all of which have been assigned something."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self.is_stopping = False
+        self._fleet = fleet
+        self._processes = [worker.process for worker in fleet.workers.values()]
+        for process in self._processes:
+            process.wait_for_line('"partitions_assigned"', timeout_s=_START_LIMIT_S)
+        self._starts_s = [cpu_s(process.pid) for process in self._processes]
+        self._peaks = dict.fromkeys([process.pid for process in self._processes], 0)
+        self._ended = 0.0
+
+    def is_done(self, records: int) -> bool:
+        """Say whether all have ended; asks them to once they have taken as many records.
+
+        Nobody waits for them, so that the kernel still tells their CPU.
+        """
+        if self._ended:
+            return True
+        if not self.is_stopping and sum(map(taken, self._processes)) >= records:
+            self.is_stopping = True
+            for process in self._processes:
+                process.terminate()
+        self._peaks = {pid: max(peak, peak_bytes(pid)) for pid, peak in self._peaks.items()}
+        if self.is_stopping and all(map(_has_ended, self._peaks)):
+            self._ended = time.monotonic()
+        return self._ended > 0
+
+    def figures(self, entries: int, begun: float) -> Figures:
+        """Return what it took since `begun`.
+
+        Raises:
+            StackError: a worker had to be killed.
+        """
+        used_s = [cpu_s(one.pid) - start_s for one, start_s in zip(self._processes, self._starts_s, strict=True)]
+        for sentence in self._fleet.stop():
+            raise StackError(sentence)
+        return {
+            CPU: sum(used_s) / entries * 1e6,
+            START: sum(self._starts_s),
+            "wall s": self._ended - begun,
+            RATE: entries / (self._ended - begun),
+            RSS: sum(self._peaks.values()) / 2**20,
+            **{f"CPU s of {one.name}": s for one, s in zip(self._processes, used_s, strict=True)},
+        }
+
+
+def _has_ended(pid: int) -> bool:
+    """Say whether a child has ended, without taking it from the kernel."""
+    return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None
 
 
 def number(value: float) -> str:

@@ -46,6 +46,7 @@ class Record:
             "test": report.nodeid,
             "passed": report.passed,
             "seconds": round(self._seconds[report.nodeid], 1),
+            **dict(report.user_properties),
         }
         with self._path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,8 +27,10 @@ class JarSet:
     what: str = "jars"
     """How they are called while they are fetched, with their size."""
 
-    def ensure(self, target: Path) -> Path:
+    def ensure(self, target: Path, *, properties: Mapping[str, str] | None = None) -> Path:
         """Return `target`, filled; the first time it fetches the jars (seconds to minutes).
+
+        `properties` replace the pom's; jars that come by them are in no list: the repository's checksums have to do.
 
         Raises:
             MissingPrerequisiteError: there is something to fetch and no Maven.
@@ -39,8 +42,11 @@ class JarSet:
         print(f"Fetching {self.what} with Maven, once: a minute or two.", file=sys.stderr, flush=True)
         with tempfile.TemporaryDirectory(dir=target.parent, prefix="fetch-", ignore_cleanup_errors=True) as scratch:
             fetched = Path(scratch, "jars")
-            self._run_maven(fetched)
-            self._check(fetched)
+            if properties is None:
+                self._run_maven(fetched)
+                self._check(fetched)
+            else:
+                self._run_maven(fetched, "--strict-checksums", *(f"-D{name}={properties[name]}" for name in properties))
             try:
                 fetched.rename(target)
             except OSError:
@@ -56,7 +62,7 @@ class JarSet:
             self.lock.write_text(_digests(Path(fetched)), encoding="utf-8")
         return self.lock
 
-    def _run_maven(self, target: Path) -> None:
+    def _run_maven(self, target: Path, *options: str) -> None:
         maven = shutil.which("mvn")
         if maven is None:
             raise MissingPrerequisiteError(
@@ -69,6 +75,7 @@ class JarSet:
             "-Dstyle.color=never",
             f"--file={self.pom}",
             f"-Djars.home={target.resolve()}",
+            *options,
         ]
         try:
             run = subprocess.run(

@@ -65,9 +65,9 @@ def docker_answers() -> bool:
         return False
 
 
-def jars() -> Jars:
-    """Return the jars for local processes, fetched if this is the first run."""
-    return ensure_jars(REPOSITORY / ".local" / "jars")
+def jars(*, kafka: str | None = None) -> Jars:
+    """Return the jars for local processes, of another version of Kafka if asked; fetched if this is the first run."""
+    return ensure_jars(REPOSITORY / ".local" / "jars", kafka=kafka)
 
 
 @contextmanager

@@ -31,6 +31,14 @@ def test_cpu_and_memory_of_a_process_count_its_children() -> None:
     assert 0 < alone < 2**30
 
 
+def test_cpu_of_a_child_that_has_ended_is_told_until_it_is_waited_for() -> None:
+    """The last flush of a worker counts, too."""
+    script = "import time\nwhile time.process_time() < 0.3: pass"
+    with subprocess.Popen([sys.executable, "-c", script]) as child:
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        assert 0.2 < cpu_s(child.pid) < 3  # the kernel counts ticks of 10 ms
+
+
 def test_a_held_process_gets_its_share_of_a_core_and_no_more() -> None:
     """By cgroup or by stop and go."""
     with subprocess.Popen([sys.executable, "-c", _BUSY], stdout=subprocess.PIPE) as busy:

@@ -15,6 +15,7 @@ from tools.chaos.matrix import Store, done_cells
 Figures = dict[str, Any]
 
 _SAID_MAX = 120  # characters of what a command said
+_BROKER = re.compile(r"_(classic|consumer)_protocol\[([0-9.]+)\]$")
 _PLACE = re.compile(r"^\{(\w+)\}$", re.MULTILINE)
 
 
@@ -35,6 +36,7 @@ def evidence_page(directory: Path) -> str:
         "faults": _faults([*runs, *cells.values(), *python_cells.values()]),
         "runs": _runs(runs),
         "course": _course(pieces),
+        "brokers": _brokers(_lines(directory / "brokers.jsonl")),
         "seeds": _seeds(seeds),
         "fuzzing": _fuzzing(_lines(directory / "fuzzing.jsonl")),
         "failures": _failures(_lines(directory / "failures.jsonl")),
@@ -159,6 +161,20 @@ def _course(pieces: Sequence[Figures]) -> str:
     return _table(
         ("date", "hours", "audits on the way", "RSS, MiB", "threads", "open files", "files of the spool"), rows
     )
+
+
+def _brokers(runs: Sequence[Figures]) -> str:
+    """Give the newest run of each version and protocol; one that failed has no counts."""
+    counted = ("source_records", "source_entries", "entries_in_dead_letters", "references", "flush_records")
+    newest = {found.group(2, 1): run for run in runs if (found := _BROKER.search(run["test"]))}
+    rows = []
+    for broker in sorted(newest, key=lambda one: [*map(int, one[0].split("."))]):
+        run = newest[broker]
+        counts = [f"{run['audit'][name]:,}" if "audit" in run else "-" for name in counted]
+        verdict = "clean" if run["passed"] else "**failed**"
+        rows.append((*broker, run["at"][:10], round(run["seconds"]), *counts, run.get("discards", 0), verdict))
+    head = ("broker", "protocol", "date", "seconds", "records", "entries", "of them dead letters")
+    return _table((*head, "references", "flushes", "batches given up", "audit"), rows)
 
 
 def _seeds(runs: Sequence[Figures]) -> str:

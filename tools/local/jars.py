@@ -42,15 +42,21 @@ class Jars:
         return [self.java, "-XX:+UseSerialGC", *([] if self.compiles_fully else ["-XX:TieredStopAtLevel=1"])]
 
 
-def ensure_jars(home: Path, *, compiles_fully: bool = False) -> Jars:
+def ensure_jars(home: Path, *, compiles_fully: bool = False, kafka: str | None = None) -> Jars:
     """Return the jars under `home`; the first time it fetches them (seconds to minutes, 107 MB).
+
+    `kafka` is another version of it, for which there is no lock.
 
     Raises:
         MissingPrerequisiteError: no fitting Java, or jars to fetch and no Maven.
         StackError: Maven failed, or its downloads differ from jars.lock.
     """
     java = require_java()
-    stamped = _JARS.ensure(home / hashlib.sha256(_JARS.pom.read_bytes() + _JARS.lock.read_bytes()).hexdigest()[:12])
+    stamp = hashlib.sha256(_JARS.pom.read_bytes() + _JARS.lock.read_bytes()).hexdigest()[:12]
+    if kafka is None:
+        stamped = _JARS.ensure(home / stamp)
+    else:
+        stamped = _JARS.ensure(home / f"{stamp}-kafka-{kafka}", properties={"kafka.version": kafka})
     return Jars(
         java=java,
         kafka_dir=stamped / "kafka",
