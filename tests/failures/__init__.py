@@ -1,4 +1,1 @@
-"""Deliberately wrong workers by name: what each does wrong, where that is known from, and which tool has to notice it.
-
-`registry.py` lists them, `python -m tests.mutants` runs each against every tool, `docs/MUTANTS.md` has what came of it.
-"""
+"""Failures as the person on call sees them: `catalogue.py` makes each, `bed.py` has what they are made on."""

@@ -9,6 +9,7 @@ import argparse
 import json
 import sys
 import tempfile
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -71,8 +72,10 @@ def play(name: str, root: Path) -> dict[str, Any]:
         said = shown.say()
         words = shown.words(said)
         _say(name, f"alerts after so many seconds: {fired}; {shown.command}\n{said}\nnames the cause: {words}")
+        mended_at = time.monotonic()
         next(steps, None)
-        resolved_s = bed.wait("no alert", lambda: not bed.firing(), timeout_s=_RESOLVED_S)
+        bed.wait("no alert", lambda: not bed.firing(), timeout_s=_RESOLVED_S)
+        resolved_s = time.monotonic() - mended_at
         audit = bed.audit()
         _say(name, f"no alert after {resolved_s:.0f} s; {audit}")
     return {

@@ -166,8 +166,8 @@ class Bed:
 
     # Time.
 
-    def wait(self, what: str, is_so: Callable[[], bool], *, timeout_s: float) -> float:
-        """Wait, while records flow and processes are started again; return the seconds."""
+    def wait(self, what: str, is_so: Callable[[], bool], *, timeout_s: float) -> None:
+        """Wait, while records flow and processes are started again."""
         begun = time.monotonic()
         while not is_so():
             if time.monotonic() - begun > timeout_s:
@@ -178,7 +178,6 @@ class Bed:
             self._note()
             time.sleep(max(0.0, self._tick_at + TICK_S - time.monotonic()))
             self._tick_at = time.monotonic()
-        return time.monotonic() - begun
 
     def rest(self, seconds: float) -> None:
         """Let so much time pass."""

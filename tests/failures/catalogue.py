@@ -160,7 +160,7 @@ def too_slow(bed: Bed) -> Story:
     bed.worker()
     yield None
     bed.worker(LOGP_KAFKA__ENTRIES_PER_S_MAX="2")
-    yield _ask(bed, "status", names=r"lag")
+    yield _ask(bed, "status", names=r"lag [\d,]+ records, last commit \d+ s ago")
     bed.worker()
 
 
@@ -223,6 +223,7 @@ def stuck_table(bed: Bed) -> Story:
     """Somebody has deleted an object before the table had it, and puts it back."""
     bed.worker()
     bed.job("materialize", "--continuous")
+    bed.job("audit", "--every", "20s", "--last", "1h", "--no-verdicts")
     yield None
     known = len(bed.deployment.references())
     bed.stop("materialize")

@@ -64,7 +64,7 @@ def hang(cluster: KafkaCluster, deployment: Deployment, transactional_id: str, k
         )
     assert producer.flush(60) == 0
     cluster.pause(keeper)
-    producer.commit_transaction(60)
+    producer.commit_transaction(180)
     deployment.kafka.wait_for(  # the coordinator may wait for the answer of the stopped broker before
         "an end",
         lambda: states_of(cluster, deployment.kafka, transactional_id)[-1].startswith("CompleteCommit"),

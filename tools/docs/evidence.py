@@ -211,7 +211,7 @@ def _failures(runs: Sequence[Figures]) -> str:
         (
             run["row"],
             ", ".join(f"{alert} {seconds} s" for alert, seconds in run["fired_s"].items()),
-            f"`{run['command']}`: {_said(run['cause_named'])}",
+            f"{_code(run['command'])}: {_code(run['cause_named']) if run['cause_named'] else '**not named**'}",
             f"{run['resolved_s']} s",
             f"{run['audit']['verdict']}, {run['audit']['counts']['source_entries']:,} entries",
         )
@@ -220,5 +220,6 @@ def _failures(runs: Sequence[Figures]) -> str:
     return _table(("failure", "alerts fire after", "the command says", "none fires after", "audit"), rows)
 
 
-def _said(words: str | None) -> str:
-    return "**not named**" if words is None else f"`{words[:_SAID_MAX].strip()}`"
+def _code(words: str) -> str:
+    """Return the begin of some words as code within a table."""
+    return f"`{words[:_SAID_MAX].strip()}`".replace("|", "\\|")

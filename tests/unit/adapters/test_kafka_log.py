@@ -113,6 +113,20 @@ def test_trouble_ends_with_an_answer_or_when_it_is_seen_no_more() -> None:
     assert brokers.trouble() is not None
 
 
+def test_trouble_that_the_library_tells_no_more_is_not_taken_for_silence() -> None:
+    """It tells an error that comes again each 30 s only; only without any trouble a broker says nothing."""
+    clock = FakeClock()
+    brokers = Brokers(clock.now_s)
+    logger, _ = client_logger("producer", brokers)
+    logger.error(fail(REFUSED))
+    clock.advance(31.0)
+    brokers.waited("broker-1:9092", 0.0)
+    assert "connection refused, for 31 s" in (brokers.trouble() or "")
+    clock.advance(TROUBLE_S)
+    brokers.waited("broker-1:9092", 0.0)
+    assert "broker-1:9092: no answer" in (brokers.trouble() or "")
+
+
 def test_other_lines_and_errors_are_said_too() -> None:
     """Once each, with the numbers in them left out of the comparison."""
     logger, handler = client_logger("producer", Brokers(FakeClock().now_s))

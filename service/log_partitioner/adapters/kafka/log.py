@@ -22,7 +22,9 @@ from log_partitioner.pace import Pace
 C = TypeVar("C")
 
 SILENT_S = 4.0  # without an answer or an error, after which that is said
-TROUBLE_S = 30.0  # after which an address that is reported no more is none; the library tries again every 10 s at least
+# After which trouble that is reported no more is none. The library tries again every 10 s at least, and tells the same
+# error again every 30 s.
+TROUBLE_S = 45.0
 _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 _NUMBERS = re.compile(r"\d+")
 _FAILURE = re.compile(
@@ -122,12 +124,13 @@ class Brokers:
         return refusal if refusal is not None and self.now_s() - refusal.seen_s <= TROUBLE_S else None
 
     def waited(self, addresses: str, since_s: float) -> None:
-        """Log that nothing has answered, if there was neither answer nor error for SILENT_S."""
-        silent_s = self.now_s() - max(since_s, self._trouble.seen_s if self._trouble is not None else since_s)
-        if silent_s >= SILENT_S:
+        """Log that nothing has answered: no answer and no error for SILENT_S, or TROUBLE_S after an error."""
+        now_s, trouble = self.now_s(), self._trouble
+        is_silent = trouble is None or trouble.reason == "no answer"
+        seen_s = since_s if trouble is None else trouble.seen_s
+        if now_s - max(since_s, seen_s) >= (SILENT_S if is_silent else TROUBLE_S):
             self._answered = False
             cause = "it takes the connection and says nothing, or packets to it are dropped"
-            trouble = self._trouble
             self.failed(addresses, "no answer", cause)
             if trouble is None or trouble.reason != "no answer":
                 assert self._trouble is not None, "it was noted"
