@@ -16,6 +16,12 @@ Figures = dict[str, Any]
 
 _SAID_MAX = 120  # characters of what a command said
 _BROKER = re.compile(r"_(classic|consumer)_protocol\[([0-9.]+)\]$")
+_OF_SEEDS = {
+    "median_events": "median events",
+    "median_rebalances": "median rebalances",
+    "median_faults": "median faults",
+    "cpu_s_per_seed": "CPU s a seed",
+}
 _PLACE = re.compile(r"^\{(\w+)\}$", re.MULTILINE)
 
 
@@ -30,9 +36,9 @@ def evidence_page(directory: Path) -> str:
     cells = done_cells(directory / "matrix.jsonl")
     python_cells = done_cells(directory / "matrix-python.jsonl")
     tables = {
-        "summary": _summary(runs, [*cells.values(), *python_cells.values()], seeds),
-        "matrix": _matrix(cells),
-        "matrix_python": _matrix(python_cells),
+        "answer": _answer([*runs, *cells.values(), *python_cells.values()], seeds),
+        "unclean": _unclean([*runs, *cells.values(), *python_cells.values()]),
+        "matrix": _matrix({"fast": cells, "Python": python_cells}),
         "faults": _faults([*runs, *cells.values(), *python_cells.values()]),
         "runs": _runs(runs),
         "course": _course(pieces),
@@ -54,30 +60,41 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     return "\n".join(f"| {' | '.join(map(str, row))} |" for row in lines)
 
 
-def _summary(runs: Sequence[Figures], cells: Sequence[Figures], seeds: Sequence[Figures]) -> str:
-    real = [*runs, *cells]
+def _answer(real: Sequence[Figures], seeds: Sequence[Figures]) -> str:
+    """Say what was lost and doubled, and under how much."""
     faults: Counter[str] = sum((Counter(run["faults"]) for run in real), Counter())
     kills = sum(number for kind, number in faults.items() if "kill" in kind)
-    unclean = sum(bool(run["violations"]) and not _findings(run) for run in real)
-    simulated = sum(run["seeds"] for run in seeds)
+    found: Counter[str] = sum((Counter(run["audit"]["findings"]) for run in real), Counter())
+    others = sum(map(_findings, real)) - found["missing"] - found["duplicated"]
+    hours, entries = sum(run["seconds"] for run in real) / 3600, sum(run["entries"] for run in real)
+    simulated, failed = sum(run["seeds"] for run in seeds), sum(len(run["failed"]) for run in seeds)
     rows: list[tuple[object, object]] = [
-        ("runs on real processes", f"{len(runs)} of chaos and endurance, {len(cells)} cells of the matrix"),
-        ("hours of them", f"{sum(run['seconds'] for run in real) / 3600:.1f}"),
-        ("records, entries", f"{sum(run['records'] for run in real):,}, {sum(run['entries'] for run in real):,}"),
-        ("faults", f"{sum(faults.values()):,}, of them {kills:,} kills"),
-        ("changes of assignments", f"{sum(run['assignment_changes'] for run in real):,}"),
-        ("committed flushes", f"{sum(run['flushes'] for run in real):,}"),
-        ("batches given up", f"{sum(sum(run['batches_given_up'].values()) for run in real):,}"),
-        ("entries that verification mode found again", f"{sum(run['verified_entries'] for run in real):,}"),
-        ("entries that it could not read in time", f"{sum(run['unverified_entries'] for run in real):,}"),
-        ("seeds of the simulation", f"{simulated:,}, {sum(len(run['failed']) for run in seeds)} failed"),
-        ("**lost, duplicated, torn**: findings of the audits at the end", f"**{sum(map(_findings, real)):,}**"),
-        ("runs that are not clean for another reason: below", f"{unclean} of {len(real)}"),
+        ("entries", f"{entries:,} in {sum(run['records'] for run in real):,} records"),
+        ("faults", f"{sum(faults.values()):,}, of them {kills:,} kills, in {hours:.1f} hours of {len(real)} runs"),
+        ("**entries lost**", f"**{found['missing']:,}**"),
+        ("**entries duplicated**", f"**{found['duplicated']:,}**"),
+        ("other findings of the audits at the end", f"{others:,}"),
+        ("runs that are not clean for another reason", f"{sum(map(_is_unclean, real))}: below"),
+        ("simulated seeds", f"{simulated:,}, of which {failed} failed: below"),
     ]
     if faults:
         bound = f"0 failures in n faults bound their share by 3/n: here {3 / faults.total():.2%} of faults, at 95 %"
         rows.append(("what that proves", bound))
     return _table(("what", "how much"), rows)
+
+
+def _unclean(real: Sequence[Figures]) -> str:
+    """Show each run that is not clean, with what its audit at the end found."""
+    rows = [
+        (run["date"], run.get("cell") or run["kind"], "; ".join(run["violations"]), f"{_findings(run):,}")
+        for run in real
+        if run["violations"]
+    ]
+    return _table(("date", "run", "why it is not clean", "findings of its audit at the end"), rows)
+
+
+def _is_unclean(run: Figures) -> bool:
+    return bool(run["violations"]) and not _findings(run)
 
 
 def _findings(run: Figures) -> int:
@@ -86,24 +103,24 @@ def _findings(run: Figures) -> int:
     return sum(audit["findings"].values()) or int(audit["verdict"] != "clean")
 
 
-def _matrix(cells: Mapping[str, Figures]) -> str:
-    """Rows are who is bounced, how and in which protocol, one that is no more too; columns the store."""
-    rows: dict[tuple[str, str], dict[str, Figures]] = {}
-    for name, figures in sorted(cells.items()):
-        how, whom, _ = name.split("-", 2)
-        rows.setdefault((f"{how} {whom}", figures["protocol"]), {})[figures["store"]] = figures
+def _matrix(lanes: Mapping[str, Mapping[str, Figures]]) -> str:
+    """Rows are who is bounced, how and in which protocol, one that is no more too; columns the lane and the store."""
     stores = get_args(Store)
-    lines = [(*row, *(_cell(found.get(store)) for store in stores)) for row, found in rows.items()]
-    return _table(("bounced", "protocol", *(f"store {store}" for store in stores)), lines)
+    rows: dict[tuple[str, str], dict[tuple[str, str], Figures]] = {}
+    for lane, cells in lanes.items():
+        for name, figures in sorted(cells.items()):
+            how, whom, _ = name.split("-", 2)
+            rows.setdefault((f"{how} {whom}", figures["protocol"]), {})[lane, figures["store"]] = figures
+    columns = [(lane, store) for lane in lanes for store in stores]
+    lines = [(*row, *(_cell(found.get(column)) for column in columns)) for row, found in rows.items()]
+    return _table(("bounced", "protocol", *(f"{lane}, store {store}" for lane, store in columns)), lines)
 
 
 def _cell(figures: Figures | None) -> str:
     if figures is None:
         return "not played"
-    times = sum(figures["faults"].values())
-    verdict = "; ".join(figures["violations"]) or "0 / 0 / 0"
     [recovery] = figures["recovery_s"].values()
-    return f"{verdict} · {figures['records']:,} records, {times} bounces · {recovery['p50']} s, {recovery['max']} s"
+    return "; ".join([*figures["violations"], f"{recovery['p50']} / {recovery['max']}"])
 
 
 def _faults(runs: Sequence[Figures]) -> str:
@@ -179,18 +196,9 @@ def _brokers(runs: Sequence[Figures]) -> str:
 
 def _seeds(runs: Sequence[Figures]) -> str:
     happened: Counter[str] = sum((Counter(run["happened"]) for run in runs), Counter())
-    rows = [
-        (
-            f"{run['first']:,}-{run['first'] + run['seeds'] - 1:,}",
-            len(run["failed"]),
-            run["median_events"],
-            run["median_rebalances"],
-            run["median_faults"],
-            run["cpu_s_per_seed"],
-        )
-        for run in runs
-    ]
-    head = ("seeds", "failed", "median events", "median rebalances", "median faults", "CPU s a seed")
+    spreads = [f"{min(found)}-{max(found)}" for name in _OF_SEEDS if (found := [run[name] for run in runs])]
+    rows = [(f"{sum(run['seeds'] for run in runs):,}", sum(len(run["failed"]) for run in runs), *spreads)]
+    head = ("seeds", "failed", *(f"{meaning}, of runs" for meaning in _OF_SEEDS.values()))
     counts = ", ".join(f"{name} {number:,}" for name, number in sorted(happened.items()))
     return f"{_table(head, rows)}\n\nWhat happened in them: {counts or 'nothing yet'}."
 

@@ -17,7 +17,7 @@ RUN: dict[str, Any] = {
 }  # fmt: skip
 FRAME = "\n".join(
     f"{{{name}}}"
-    for name in ("summary", "matrix", "matrix_python", "faults", "runs", "course", "seeds", "fuzzing", "failures")
+    for name in ("answer", "unclean", "matrix", "faults", "runs", "course", "seeds", "fuzzing", "failures")
 )
 
 
@@ -32,19 +32,20 @@ def test_page_shows_what_was_found(tmp_path: Path) -> None:
     """In the sum and beside its run; an audit that could not tell is no zero."""
     audit = {"verdict": "findings", "findings": {"missing": 3}}
     page = _page(tmp_path, chaos=RUN | {"violations": ["audit: findings: {'missing': 3}"], "audit": audit})
-    assert page.count("audit: findings") == 1
-    assert "at the end | **3** |" in page
-    assert "below | 0 of 1 |" in page
+    assert page.count("audit: findings") == 2  # in the table of what is not clean, and beside its run
+    assert "**entries lost** | **3** |" in page
+    assert "other findings of the audits at the end | 0 |" in page
+    assert "another reason | 0: below |" in page
     unsure = RUN | {"audit": {"verdict": "could_not_tell", "findings": {}}}
-    assert "at the end | **1** |" in _page(tmp_path, chaos=unsure)
+    assert "other findings of the audits at the end | 1 |" in _page(tmp_path, chaos=unsure)
 
 
 def test_run_whose_logs_broke_a_rule_lost_nothing(tmp_path: Path) -> None:
     """What its audit found and why it is not clean are two rows."""
     page = _page(tmp_path, chaos=RUN | {"violations": ["verify-logs: exit code 1"]})
-    assert "at the end | **0** |" in page
-    assert "below | 1 of 1 |" in page
-    assert page.count("verify-logs: exit code 1") == 1
+    assert "**entries lost** | **0** |" in page
+    assert "another reason | 1: below |" in page
+    assert "| 2026-01-02 | chaos | verify-logs: exit code 1 | 0 |" in page
 
 
 def test_runs_of_a_fuzzer_add_up_by_format(tmp_path: Path) -> None:
