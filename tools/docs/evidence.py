@@ -46,6 +46,7 @@ def evidence_page(directory: Path) -> str:
         "seeds": _seeds(seeds),
         "fuzzing": _fuzzing(_lines(directory / "fuzzing.jsonl")),
         "failures": _failures(_lines(directory / "failures.jsonl")),
+        "acceptance": _acceptance(_lines(directory / "acceptance.jsonl")),
     }
     frame = (directory / "frame.md.in").read_text(encoding="utf-8")
     return _PLACE.sub(lambda place: tables[place.group(1)], frame)
@@ -231,3 +232,16 @@ def _failures(runs: Sequence[Figures]) -> str:
 def _code(words: str) -> str:
     """Return the begin of some words as code within a table."""
     return f"`{words[:_SAID_MAX].strip()}`".replace("|", "\\|")
+
+
+def _acceptance(steps: Sequence[Figures]) -> str:
+    """Show what each step saw, without the sentences of the product, which the record has."""
+    rows = []
+    for step in steps:
+        seen = {name: value for name, value in step.items() if name not in {"run", "step", "s", "said"}}
+        counts = seen.pop("counts", {})
+        seen |= {f"job {job}": f"{ended['s']} s" for job, ended in seen.pop("jobs", {}).items()}
+        seen |= {name: counts[name] for name in ("entries_in_files", "entries_in_dead_letters") if name in counts}
+        texts = (f"{name} {value:,}" if isinstance(value, int) else f"{name} {value}" for name, value in seen.items())
+        rows.append((step["run"], step["step"], step["s"], ", ".join(texts).replace("_", " ")))
+    return _table(("run", "step", "s", "seen"), rows)

@@ -40,6 +40,7 @@ class KafkaCluster:
     brokers talk to each other directly. With `leashed=False` the brokers outlive us. With `class_archive` they write
     their classes there when they are stopped; without it, they load an archive that was made before. `protocols` gives
     them further listeners: names, and the security protocol of each; `properties` are theirs beside the usual ones.
+    With another `advertised_host` clients come through a forward from there, as those in pods.
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class KafkaCluster:
         class_archive: Path | None = None,
         protocols: Mapping[str, str] | None = None,
         properties: Mapping[str, object] | None = None,
+        advertised_host: str = LOOPBACK,
     ) -> None:
         if ports is not None and len(ports) != brokers:
             raise ValueError(f"{brokers} brokers need as many ports, not {len(ports)}")
@@ -64,6 +66,7 @@ class KafkaCluster:
         self._class_archive = class_archive
         self._java_options: list[str] = []
         self._ports_are_chosen = ports is not None
+        self._advertised_host = advertised_host
         self._protocols, self._properties = protocols or {}, properties or {}
         self._nodes = _assign_ports(brokers, ports, through_proxy=through_proxy, others=self._protocols)
         self._servers: dict[int, ServerProcess] = {}
@@ -71,7 +74,7 @@ class KafkaCluster:
     @property
     def bootstrap_servers(self) -> str:
         """The addresses for clients: the proxies' if there are any, else the brokers'."""
-        return ",".join(f"{LOOPBACK}:{node.advertised}" for node in self._nodes)
+        return ",".join(f"{self._advertised_host}:{node.advertised}" for node in self._nodes)
 
     @property
     def direct_bootstrap_servers(self) -> str:
@@ -221,7 +224,12 @@ class KafkaCluster:
             home.mkdir(parents=True, exist_ok=True)
             config = home / "server.properties"
             text = server_properties(
-                index + 1, self._nodes, data_dir=data_dir, protocols=self._protocols, more=self._properties
+                index + 1,
+                self._nodes,
+                data_dir=data_dir,
+                protocols=self._protocols,
+                more=self._properties,
+                advertised_host=self._advertised_host,
             )
             config.write_text(text, encoding="utf-8")
             (home / "log4j2.properties").write_text(LOG4J2_PROPERTIES, encoding="utf-8")

@@ -43,10 +43,12 @@ def server_properties(
     data_dir: Path,
     protocols: Mapping[str, str] | None = None,
     more: Mapping[str, object] | None = None,
+    advertised_host: str = LOOPBACK,
 ) -> str:
     """Return server.properties of node `node_id` (from 1) of the cluster.
 
-    `protocols` are the security protocols of its other listeners, `more` are further properties.
+    `protocols` are the security protocols of its other listeners, `more` are further properties. Clients are sent to
+    `advertised_host`, which need not be an address of this machine.
     """
     ports = nodes[node_id - 1]
     others = [f"{name}://{LOOPBACK}:{port}" for name, port in ports.others.items()]
@@ -65,7 +67,7 @@ def server_properties(
             ]
         ),
         "advertised.listeners": ",".join(
-            [f"CLIENT://{LOOPBACK}:{ports.advertised}", f"INTERNAL://{LOOPBACK}:{ports.internal}", *others]
+            [f"CLIENT://{advertised_host}:{ports.advertised}", f"INTERNAL://{LOOPBACK}:{ports.internal}", *others]
         ),
         "listener.security.protocol.map": ",".join(f"{name}:{protocol}" for name, protocol in known.items()),
         "inter.broker.listener.name": "INTERNAL",
