@@ -8,6 +8,7 @@ include_patterns = ["docs/*.md", "docs/adr/*.md", "README.md", "CHANGELOG.md", "
 myst_heading_anchors = 4
 # Blocks of commands have no language, and are no Python.
 highlight_language = "none"
+smartquotes = False  # an option begins with two hyphens, no dash
 html_theme = "furo"
 html_title = project
 html_show_copyright = False
