@@ -106,3 +106,4 @@ type: setup  ## mypy, strict
 
 include tools/chart.mk
 include tools/image.mk
+include tools/release.mk

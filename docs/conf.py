@@ -3,7 +3,14 @@
 project = "log-partitioner"
 extensions = ["myst_parser"]
 root_doc = "docs/index"
-include_patterns = ["docs/*.md", "docs/adr/*.md", "README.md", "CHANGELOG.md", "helm/log-partitioner/README.md"]
+include_patterns = [
+    "docs/*.md",
+    "docs/adr/*.md",
+    "README.md",
+    "CHANGELOG.md",
+    "SECURITY.md",
+    "helm/log-partitioner/README.md",
+]
 # Links to headings are those of the repository's pages; `tests/test_pointers.py` holds them to the same anchors.
 myst_heading_anchors = 4
 # Blocks of commands have no language, and are no Python.

@@ -24,6 +24,7 @@ KINDS = {
     "ADR": (r"\bADR\s+(\d+)", "adr", r"^# (\d+)\. "),
 }
 FINDING = re.compile(r"finding[_ ]([a-z]?\d+)")
+FILE = re.compile(r"`((?:bench|deploy|docs|helm|native|pipeline|service|tests|tools)/[\w./-]+\.\w+)[`:]")
 NAMED_TEST = re.compile(r"\b(tests/[\w/]+\.py)::(\w+)")
 LINK = re.compile(r"\]\((?![a-z]+:)([^)\s#]*)#?([^)\s]*)\)")
 PACKAGES = ("service/log_partitioner", "pipeline/log_partitioner_pipeline", "tools", "bench")
@@ -91,6 +92,14 @@ def test_link_of_a_page_leads_to_a_file_and_a_heading() -> None:
             if not target.exists() or (anchor and anchor not in anchors(target)):
                 lost.append(f"{page.relative_to(ROOT)}: {name}#{anchor}")
     assert not lost, "\n".join(lost)
+
+
+def test_file_that_a_page_names_in_full_exists() -> None:
+    """As in the lists of what to touch; one with a capital part, such as NAME.py, is to be made."""
+    named = [(page, name) for page, text in texts() if page.suffix == ".md" for name in FILE.findall(text)]
+    lost = [f"{page.relative_to(ROOT)}: {name}" for page, name in named if not (ROOT / name).is_file()]
+    assert not [line for line in lost if "/NAME." not in line], "\n".join(lost)
+    assert len(named) > 50
 
 
 def names_in(body: list[ast.stmt], prefix: str) -> Iterator[str]:

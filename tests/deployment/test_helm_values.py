@@ -276,7 +276,7 @@ def test_chart_as_a_dependency_is_left_out_by_its_condition_and_told_apart_by_it
     """A chart that has it twice, passes `global` to all, and leaves one out."""
     parent = tmp_path / "parent"
     shutil.copytree(CHART, parent / "charts" / "log-partitioner")
-    dependency = {"name": "log-partitioner", "version": "0.x.x", "repository": ""}
+    dependency = {"name": "log-partitioner", "version": ">=1.0.0", "repository": ""}
     twice = [
         {**dependency, "condition": "log-partitioner.enabled"},
         {**dependency, "alias": "second", "condition": "second.enabled"},

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
+import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -18,6 +20,12 @@ from tools.docs.log_events import log_events_page
 from tools.docs.metrics import metrics_page
 
 ROOT = Path(__file__).resolve().parents[2]
+# Files that repeat the version of pyproject.toml, because tools read it there: pattern of its place.
+_VERSIONS = {
+    "helm/log-partitioner/Chart.yaml": r"(?<=\nversion: ).*|(?<=\nappVersion: ).*",
+    "native/Cargo.toml": r'(?<=\nversion = ")[^"]*',
+    "native/Cargo.lock": r'(?<=\nname = "log-partitioner-native"\nversion = ")[^"]*',
+}
 
 
 def documents() -> Mapping[str, str]:
@@ -33,7 +41,13 @@ def documents() -> Mapping[str, str]:
         "docs/METRICS.md": metrics_page(),
         "helm/log-partitioner/README.md": chart_page(),
         "helm/log-partitioner/values.schema.json": chart_schema(),
+        **{path: _with_version(path, place) for path, place in _VERSIONS.items()},
     }
+
+
+def _with_version(path: str, place: str) -> str:
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+    return re.sub(place, version, (ROOT / path).read_text(encoding="utf-8"))
 
 
 def outdated() -> list[str]:
