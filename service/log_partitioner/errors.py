@@ -15,6 +15,7 @@
         TopicMissingError      their topic is not there
       CouldNotTellError        Kafka or S3 do not answer an audit or a job, or not in time
         UnansweredError        the client library's word for it (adapters.kafka.topics)
+        DamagedError           an object is not what its reference says, or no Avro file (operations.find goes on)
       NotFoundError            there is not what a command was asked for (cli)
       UnmetError               what a worker needs outside is not there, or refuses it (adapters.preflight asks again)
         StoreBusyError         the store throttles us, or fails for a moment: a worker goes on all the same
@@ -111,6 +112,10 @@ class TopicMissingError(HistoryUnknownError):
 
 class CouldNotTellError(LogPartitionerError):
     """An audit or a job cannot reach what it needs; nothing is said about the data."""
+
+
+class DamagedError(CouldNotTellError):
+    """An object is not the one that was referenced, or does not hold what it should."""
 
 
 class NotFoundError(LogPartitionerError):

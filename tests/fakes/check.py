@@ -173,9 +173,11 @@ class BucketStore:
     def __init__(self, objects: Mapping[str, bytes]) -> None:
         self._objects = objects
 
-    def get(self, address: Address) -> FetchedObject | None:
-        """Read an object."""
+    def get(self, address: Address, ranges: Iterable[tuple[int, int]] | None = None) -> FetchedObject | None:
+        """Read an object, or byte ranges of it."""
         data = self._objects.get(address.key)
+        if data is not None and ranges is not None:
+            data = b"".join(data[start : start + length] for start, length in ranges)
         return None if data is None else FetchedObject(data, None)
 
 

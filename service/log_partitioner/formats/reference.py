@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import zlib
 from collections.abc import Sequence
+from datetime import datetime
 from functools import partial
 from typing import Annotated, Any, Protocol, TypeVar
 
@@ -23,6 +24,7 @@ from log_partitioner.formats.model import PartitionKey
 
 FORMAT_VERSION = 1
 CONTENT_TYPE = "application/json"
+_BEGUN_CHARS = len("20260304T050607Z")  # of a batch id
 SOURCE_NUMBERS = 4  # of one TopicPartition in a line: its number, first offset, further offsets, entries
 
 Number = Annotated[int, msgspec.Meta(ge=0)]
@@ -178,6 +180,14 @@ encode_message = msgspec.json.Encoder().encode
 def reference_id(batch_id: str, number: int) -> str:
     """Name the reference of this number within its batch."""
     return f"{batch_id}-{number}"
+
+
+def begun_ms(batch_id: str) -> int | None:
+    """Return the time at which a batch began; None if its id does not tell, as that of a named backfill."""
+    try:
+        return round(1000 * datetime.fromisoformat(batch_id[:_BEGUN_CHARS]).timestamp())
+    except ValueError:
+        return None
 
 
 def ranges_of(place: ObjectPlace, start: int, length: int) -> tuple[tuple[int, int], ...]:

@@ -9,17 +9,13 @@ from functools import partial
 
 import msgspec
 
-from log_partitioner.adapters.kafka.topics import KafkaTopics
 from log_partitioner.config.settings import Settings
-from log_partitioner.errors import CouldNotTellError, NotFoundError, SettingsError
+from log_partitioner.errors import NotFoundError, SettingsError
 from log_partitioner.formats.reference import Location, decode_references
 from log_partitioner.operations.output import write_note
-from log_partitioner.operations.rows import rows_of, to_json
-from log_partitioner.operations.search import TopicSearch
 from log_partitioner.proof.audit.context import Address
-from log_partitioner.proof.audit.run import S3Reader
-from log_partitioner.proof.oracle.container import UNREADABLE
 from log_partitioner.proof.oracle.judge import Judge
+from log_partitioner.reader import ReferencesTopic, address_of, entries_of, fetch, store_of, to_json
 
 _STANDARD_INPUT = "-"
 _URL = "s3://"
@@ -63,20 +59,16 @@ def main(options: argparse.Namespace, settings: Settings) -> int:
 
     More: docs/RUNBOOK.md
     """
-    store, parse = S3Reader(settings.s3, threads=1), Judge(settings).parse
+    store, parse = store_of(settings), Judge(settings).parse
     is_all = True
     for address, location in places(options.place, settings.s3.bucket, partial(_find, settings)):
-        found = store.get(address, location.ranges if location else None)
-        if found is None:
-            is_all = False
-            write_note(f"there is no object s3://{address.bucket}/{address.key}")
-            continue
-        if location and location.etag and found.etag not in (None, location.etag):
-            write_note(f"{address.key} is not the object that was referenced: its etag is {found.etag}")
         try:
-            sys.stdout.writelines(f"{to_json(row)}\n" for row in rows_of(found.data, parse))
-        except UNREADABLE as error:
-            raise CouldNotTellError(f"object {address.key} is not a valid Avro file: {error}") from error
+            data = fetch(store, address, *((location.ranges, location.etag) if location else ()))
+        except NotFoundError as error:
+            is_all = False
+            write_note(str(error))
+            continue
+        sys.stdout.writelines(f"{to_json(entry)}\n" for entry in entries_of(data, address, parse))
     return 0 if is_all else 1
 
 
@@ -92,7 +84,7 @@ def places(text: str, bucket: str, find: Find) -> Iterator[tuple[Address, Locati
             yield from places(line, bucket, find)
     elif text.startswith("{") or "/" not in text:
         for location in _locations(text.encode()) if text.startswith("{") else [find(text)]:
-            yield Address(location.bucket, location.object, location.version_id), location
+            yield address_of(location), location
     elif text.startswith(_URL):
         named, _, key = text.removeprefix(_URL).partition("/")
         yield Address(named, key), None
@@ -101,8 +93,8 @@ def places(text: str, bucket: str, find: Find) -> Iterator[tuple[Address, Locati
 
 
 def _find(settings: Settings, reference_id: str) -> Location:
-    with KafkaTopics.of(settings.kafka) as topics:
-        found = TopicSearch(topics, settings.kafka).reference(reference_id)
+    with ReferencesTopic.connect(settings, write_note) as references:
+        found = references.with_id(reference_id)
     if found is None:
         raise NotFoundError(f"no reference has the id {reference_id}")
     return found.location

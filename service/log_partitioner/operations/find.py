@@ -3,37 +3,25 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Callable, Iterable, Iterator
-from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
-from log_partitioner.adapters.kafka.topics import KafkaTopics
 from log_partitioner.config.section import moment_of
 from log_partitioner.config.settings import Settings
-from log_partitioner.errors import SettingsError
+from log_partitioner.errors import DamagedError, NotFoundError, SettingsError
 from log_partitioner.formats.dead_letter import parse_headers
 from log_partitioner.formats.flush_record import FlushRecord
 from log_partitioner.formats.model import SourceRecord, TopicPartition
 from log_partitioner.formats.reference import Reference, decode_message
 from log_partitioner.operations.output import Row, add_json, write_json, write_lines, write_note
-from log_partitioner.operations.rows import readable_meta
-from log_partitioner.operations.search import TopicSearch
 from log_partitioner.operations.status import flushes_of
 from log_partitioner.proof.accounting import tp_of
 from log_partitioner.proof.audit.context import Address, FetchedObject
-from log_partitioner.proof.audit.run import S3Reader
 from log_partitioner.proof.audit.window import FlushWindow
-from log_partitioner.proof.oracle.container import UNREADABLE, Container, spans_of
-from log_partitioner.proof.oracle.published_schema import META, PublishedSchema
+from log_partitioner.reader import Entry, Meta, Near, ReferencesTopic, Store, read, readable_meta, store_of, times_of
 from log_partitioner.usage import argument_of
-
-Meta = dict[str, Any]
-OpenObject = Callable[[Address], FetchedObject | None]
-IsNear = Callable[[SourceRecord], bool]
-SCHEMAS_MAX = 256
 
 
 class SourcePlace(NamedTuple):
@@ -98,11 +86,11 @@ def main(options: argparse.Namespace, settings: Settings) -> int:
     is_id = len(options.words) == 1
     if is_id and None in (options.user, options.begin):
         raise SettingsError([f"{options.words[0]}: to find a unique id, say of which --user, and --from which time on"])
-    times = FlushWindow(*(one and round(1000 * one.timestamp()) for one in (options.begin, options.end)))
     place = None if is_id else _place_of(options.words)
     count = 0
-    with KafkaTopics.of(settings.kafka) as topics:
-        finder = Finder(settings, TopicSearch(topics, settings.kafka), S3Reader(settings.s3, threads=1).get)
+    with ReferencesTopic.connect(settings, write_note) as references:
+        finder = Finder(references, store_of(settings))
+        times = times_of(options.begin, options.end)
         rows = finder.at(place) if place else finder.with_id(options.words[0], options.user, times)
         for row in rows:
             count += 1
@@ -110,7 +98,7 @@ def main(options: argparse.Namespace, settings: Settings) -> int:
                 write_json(row)
             else:
                 write_lines([*(f"{name:<14}{_text(value)}" for name, value in row.items() if name != "location"), ""])
-        write_note(f"{count} found; {finder.search.told()}")
+        write_note(f"{count} found; {finder.told()}")
     return 0 if count else 1
 
 
@@ -130,11 +118,20 @@ def _text(value: object) -> str:
 class Finder:
     """Finds entries; holds one object at a time."""
 
-    def __init__(self, settings: Settings, search: TopicSearch, open_object: OpenObject) -> None:
-        self.search = search
-        self._settings = settings
-        self._open_object = open_object
-        self._avro_of = lru_cache(SCHEMAS_MAX)(lambda text: PublishedSchema(text, json.loads).avro)
+    def __init__(self, references: ReferencesTopic, store: Store) -> None:
+        self.references = references
+        self._store = store
+
+    def get(self, address: Address, ranges: Iterable[tuple[int, int]] | None = None) -> FetchedObject | None:
+        """Read as the store does, and count it."""
+        found = self._store.get(address, ranges)
+        if found is not None:
+            self.references.count.update({"objects": 1, "bytes": len(found.data)})
+        return found
+
+    def told(self) -> str:
+        """Say what was read."""
+        return "read: " + ", ".join(f"{count:,} {what}" for what, count in sorted(self.references.count.items()))
 
     def at(self, place: SourcePlace) -> Iterator[Row]:
         """Yield the dead letters and the rows of a record, or of one of its entries."""
@@ -142,14 +139,15 @@ class Finder:
         if flush := self._flush(place, window):
             window = FlushWindow(flush.ended_at_ms, flush.ended_at_ms + 1).padded()
         else:
-            goes_on = self.search.topics.committed([place.tp])[place.tp]
+            goes_on = self.references.topics.committed([place.tp])[place.tp]
             write_note(f"no flush record has {place.tp} {place.offset}; the group goes on at {goes_on}")
         for published in (window, FlushWindow(window.until_ms)):
             is_found = False
             for letter in self._letters(place, published):
                 is_found = is_found or place.entry is not None or letter["indexes"] is None
                 yield letter
-            for row in () if is_found else self._rows(published, place.is_near, place.may_be_of, place.is_of):
+            near = Near(published, place.is_near, place.may_be_of)
+            for row in () if is_found else self._rows(near, place.is_of):
                 is_found = True
                 yield row
             if is_found or window.until_ms is None:
@@ -157,40 +155,27 @@ class Finder:
 
     def with_id(self, unique_id: str, user: str, event_times: FlushWindow) -> Iterator[Row]:
         """Yield the rows of a user with a unique id and such event times."""
-        ahead_ms = max(round(1000 * one.time.future_max_s) for _, one in self._settings.each_reading())
-        published = FlushWindow((event_times.from_ms or 0) - ahead_ms).padded()
-        encoded = msgspec.json.encode(user)
-        is_plain = encoded == f'"{user}"'.encode("ascii", "replace")  # every encoder writes it so
-
-        def may_hold(one: Reference) -> bool:
-            first_ms, last_ms = one.event_time_min_us // 1000, one.event_time_max_us // 1000
-            return one.partition_key.user == user and event_times.meets(first_ms, last_ms)
-
-        return self._rows(
-            published,
-            lambda message: not is_plain or encoded in (message.value or b""),
-            may_hold,
-            lambda meta: bool(meta["id"] == unique_id),
-        )
+        near = self.references.near(user, event_times)
+        return self._rows(near, lambda meta: bool(meta["id"] == unique_id))
 
     def _timestamp_ms(self, place: SourcePlace) -> int | None:
         """Return Kafka's timestamp of the record, if the source still has it."""
-        first, end = self.search.topics.ends(place.tp)
+        first, end = self.references.topics.ends(place.tp)
         asked = {place.tp: (place.offset, place.offset + 1)} if first <= place.offset < end else {}
-        return next((record.timestamp_ms for record in self.search.topics.read(asked)), None)
+        return next((record.timestamp_ms for record in self.references.topics.read(asked)), None)
 
     def _flush(self, place: SourcePlace, since: FlushWindow) -> FlushRecord | None:
         """Look for the flush record that covers it: from its time on, then, since clocks of producers err, before."""
         for window in (since, FlushWindow(None, since.from_ms)) if since.from_ms else (since,):
-            messages = self.search.messages(self._settings.kafka.flushes_topic, window)
-            for record in flushes_of(self._settings.kafka.group_id, messages):
+            messages = self.references.messages(self.references.settings.kafka.flushes_topic, window)
+            for record in flushes_of(self.references.settings.kafka.group_id, messages):
                 for line in record.topic_partitions:
                     if place.is_in(line.topic, line.partition, line.first_offset, line.next_offset):
                         return record
         return None
 
     def _letters(self, place: SourcePlace, window: FlushWindow) -> Iterator[Row]:
-        for message in self.search.messages(self._settings.kafka.dead_letters_topic, window):
+        for message in self.references.messages(self.references.settings.kafka.dead_letters_topic, window):
             try:
                 says = parse_headers(message.headers)
             except ValueError:
@@ -203,48 +188,25 @@ class Finder:
                     "indexes": says.indexes, "batch_id": says.batch_id, "group_id": says.group_id,
                 }  # fmt: skip
 
-    def _rows(
-        self,
-        window: FlushWindow,
-        is_near: IsNear,
-        may_hold: Callable[[Reference], bool],
-        is_it: Callable[[Meta], bool],
-    ) -> Iterator[Row]:
+    def _rows(self, near: Near, is_it: Callable[[Meta], bool]) -> Iterator[Row]:
         """Yield the rows that are searched for of the references that may hold them."""
-        for references in self.search.references(window, is_near):
-            some = list(filter(may_hold, references))
-            if not some:
-                continue
-            place = some[0].location
-            stored = self._open_object(Address(place.bucket, place.object, place.version_id))
-            if stored is None:
-                write_note(f"s3://{place.bucket}/{place.object} may have held it, and is not there")
-                continue
-            self.search.read.update({"objects": 1, "bytes": len(stored.data)})
+        for some in self.references.by_message(near):
             try:
-                yield from (
-                    _row(one, number, meta) for one, number, meta in self._metas(stored.data, some) if is_it(meta)
-                )
-            except UNREADABLE as error:
-                write_note(f"s3://{place.bucket}/{place.object} is not a valid Avro file: {error}")
-
-    def _metas(self, data: bytes, references: Iterable[Reference]) -> Iterator[tuple[Reference, int, Meta]]:
-        """Yield `_meta` of each row, with its reference and its number in it."""
-        container = Container(data)
-        avro = self._avro_of(container.schema)
-        for one in references:
-            rows = (row for begin, end in spans_of(one, container) for row in container.rows(begin, end, avro))
-            yield from ((one, number, row[META]) for number, row in enumerate(rows))
+                yield from (_row(entry) for entry in read(some, self) if is_it(entry.meta))
+            except (NotFoundError, DamagedError) as error:
+                write_note(f"an object may have held it: {error}")
 
 
-def _row(reference: Reference, number: int, meta: Meta) -> Row:
+def _row(entry: Entry) -> Row:
+    reference, meta = entry.reference, entry.meta
+    assert reference is not None, "entries of references are read"
     _, date, hour = reference.partition_key
     tp = TopicPartition(meta["topic"], meta["partition"])
     return {
         "found": "row",
         **readable_meta(meta),
         "date": date, "hour": hour,
-        "reference_id": reference.reference_id, "row": number, "rows": reference.entries,
+        "reference_id": reference.reference_id, "row": entry.number, "rows": reference.entries,
         "object": f"s3://{reference.location.bucket}/{reference.location.object}", "ranges": reference.location.ranges,
         "batch_id": reference.batch_id, "group_id": reference.group_id, "worker": reference.worker,
         "committed": next([one.first_offset, one.next_offset] for one in reference.sources if tp_of(one) == tp),

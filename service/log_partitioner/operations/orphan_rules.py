@@ -13,7 +13,7 @@ from typing import NamedTuple
 from log_partitioner.adapters.object_store import ListedObject
 from log_partitioner.formats.model import TopicPartition
 from log_partitioner.formats.object_key import find_rows_key
-from log_partitioner.operations.search import begun_ms
+from log_partitioner.formats.reference import begun_ms
 
 SKEW_MS = 3_600_000  # by which clocks of workers, brokers and store may differ, and an hour is no loss
 _DIGEST_BYTES = 8

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from log_partitioner.formats.reference import decode_references
+from log_partitioner.formats.reference import begun_ms, decode_references
 from tests.golden.example import GOLDEN, HEADER, PACK
 
 MESSAGE = (GOLDEN / "references.json").read_bytes()
@@ -103,3 +103,12 @@ def test_bytes_that_are_not_json_are_refused() -> None:
     """The error is that of any other message that is not a reference."""
     with pytest.raises(msgspec.DecodeError):
         decode_references(b"not JSON")
+
+
+@pytest.mark.parametrize(
+    ("batch_id", "expected"),
+    [("20260304T050607Z-1f2e3d4c-17", 1772600767000), ("backfill-of-march", None), ("2026", None), ("", None)],
+)
+def test_batch_says_when_it_began_unless_somebody_has_named_it(batch_id: str, expected: int | None) -> None:
+    """A backfill may have any name."""
+    assert begun_ms(batch_id) == expected

@@ -9,8 +9,8 @@ import pytest
 
 from log_partitioner.formats.model import TopicPartition
 from log_partitioner.operations.find import Finder, SourcePlace
-from log_partitioner.operations.search import TopicSearch, begun_ms
 from log_partitioner.proof.audit.window import FlushWindow
+from log_partitioner.reader import ReferencesTopic
 from tests.fakes import check
 from tests.fakes.check import BrokerTopics, BucketStore
 from tests.fakes.records import NOW, P0, P1, entry, value_of
@@ -58,8 +58,7 @@ def world() -> World:
         rig.broker.logs[P0].append(value, timestamp_ms=rig.clock.wall_ms())
     rig.broker.logs[P1].append(value_of(entry("ann", id="a", hours_ago=5)), timestamp_ms=rig.clock.wall_ms())
     rig.drain()
-    mine = settings_of()
-    return World(rig, Finder(mine, TopicSearch(Topics(rig), mine.kafka), BucketStore(rig.bucket.objects).get))
+    return World(rig, Finder(ReferencesTopic(Topics(rig), settings_of()), BucketStore(rig.bucket.objects)))
 
 
 @pytest.mark.parametrize(
@@ -117,8 +116,7 @@ def test_offset_that_was_skipped_is_in_the_dead_letter_of_all_that_were() -> Non
     """The letter stands at the first of them, and ends before the last one's next."""
     rig = broken(range(3, 6))
     skipped(rig, 3, 6)
-    mine = settings_of()
-    searched = World(rig, Finder(mine, TopicSearch(Topics(rig), mine.kafka), BucketStore({}).get))
+    searched = World(rig, Finder(ReferencesTopic(Topics(rig), settings_of()), BucketStore({})))
 
     assert [searched.at(offset) for offset in (3, 5, 6)] == [[("skipped", None)], [("skipped", None)], []]
 
@@ -135,8 +133,7 @@ def test_dead_letter_that_was_written_hours_after_the_flush_is_found() -> None:
 
     rig, _ = world()
     rig.bucket.objects.clear()
-    mine = settings_of()
-    searched = World(rig, Finder(mine, TopicSearch(LateLetters(rig), mine.kafka), BucketStore({}).get))
+    searched = World(rig, Finder(ReferencesTopic(LateLetters(rig), settings_of()), BucketStore({})))
 
     assert searched.at(1, 1) == [("no_user", (1,))]
     assert searched.at(1) == [("no_user", (1,))]
@@ -157,7 +154,7 @@ def test_object_that_is_not_there_is_named(capsys: pytest.CaptureFixture[str]) -
     searched.rig.bucket.objects.clear()
 
     assert searched.at(0) == []
-    assert "may have held it, and is not there" in capsys.readouterr().err
+    assert "may have held it: there is no object s3://" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -185,14 +182,5 @@ def test_reference_is_found_by_its_id() -> None:
     """And none by another."""
     rig, finder = world()
     for reference in check.references(rig.broker):
-        assert finder.search.reference(reference.reference_id) == reference
-    assert finder.search.reference("20260304T050607Z-none-1-0") is None
-
-
-@pytest.mark.parametrize(
-    ("batch_id", "expected"),
-    [("20260304T050607Z-1f2e3d4c-17", 1772600767000), ("backfill-of-march", None), ("2026", None), ("", None)],
-)
-def test_batch_says_when_it_began_unless_somebody_has_named_it(batch_id: str, expected: int | None) -> None:
-    """A backfill may have any name."""
-    assert begun_ms(batch_id) == expected
+        assert finder.references.with_id(reference.reference_id) == reference
+    assert finder.references.with_id("20260304T050607Z-none-1-0") is None
