@@ -95,7 +95,7 @@ lint: setup  ## ruff, import rules, spelling, Dockerfile
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/lint-imports
 	$(BIN)/codespell service pipeline deploy tools tests docs README.md
-	$(BIN)/hadolint --ignore DL3008 Dockerfile  # DL3008: Debian serves the newest build of a version, and no other
+	$(BIN)/hadolint --ignore DL3008 Dockerfile .devcontainer/Dockerfile  # DL3008: Debian serves the newest build of a version, and no other
 
 fmt: setup  ## format the code
 	$(BIN)/ruff format .

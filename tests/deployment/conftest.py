@@ -1,10 +1,10 @@
-"""Leaves out the tests whose tool is absent, and says so: `test_helm_*.py` and `test_promtool_*.py`."""
+"""Leaves out the tests whose tool is absent, `test_helm_*.py` as one, and says so."""
 
 from pathlib import Path
 
 from tests.deployment import tools
 
-TOOLS = ("helm", "promtool")
+TOOLS = ("actionlint", "helm", "promtool")
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
@@ -14,7 +14,7 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
 
 
 def pytest_report_collectionfinish() -> list[str]:
-    """Say which tools check the chart and the alerts; a header line would come before this file is read."""
+    """Say which tools check workflows, chart and alerts; a header line would come before this file is read."""
     return [
         f"{tool}: {tools.find(tool) or 'absent: its tests are not collected; `make chart-tools` installs it'}"
         for tool in TOOLS
