@@ -4,7 +4,9 @@ The directory appears by one rename after the check: if it is there, it is compl
 network, nor Maven, nor its repository is needed.
 """
 
+import fcntl
 import hashlib
+import os
 import shutil
 import subprocess
 import sys
@@ -39,6 +41,18 @@ class JarSet:
         if target.is_dir():
             return target
         target.parent.mkdir(parents=True, exist_ok=True)
+        turn = os.open(target.parent, os.O_RDONLY)
+        try:
+            fcntl.flock(
+                turn, fcntl.LOCK_EX
+            )  # processes that begin together would spoil Maven's repository for each other
+            if not target.is_dir():
+                self._fetch(target, properties)
+        finally:
+            os.close(turn)
+        return target
+
+    def _fetch(self, target: Path, properties: Mapping[str, str] | None) -> None:
         print(f"Fetching {self.what} with Maven, once: a minute or two.", file=sys.stderr, flush=True)
         with tempfile.TemporaryDirectory(dir=target.parent, prefix="fetch-", ignore_cleanup_errors=True) as scratch:
             fetched = Path(scratch, "jars")
@@ -47,13 +61,7 @@ class JarSet:
                 self._check(fetched)
             else:
                 self._run_maven(fetched, "--strict-checksums", *(f"-D{name}={properties[name]}" for name in properties))
-            try:
-                fetched.rename(target)
-            except OSError:
-                # Another process did the same and was faster; its directory passed the same check.
-                if not target.is_dir():
-                    raise
-        return target
+            fetched.rename(target)
 
     def write_lock(self) -> Path:
         """Fetch the jars of the pom and write their digests; needed after a change of the pom."""

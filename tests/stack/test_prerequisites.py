@@ -1,6 +1,8 @@
 """What is said when Java, Maven or a port is missing: one line that says what to do."""
 
+import hashlib
 import socket
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ from tools.local import jars
 from tools.local.__main__ import main
 from tools.local.errors import MissingPrerequisiteError, StackError
 from tools.local.ports import LOOPBACK
+from tools.maven import JarSet
 
 
 @pytest.fixture
@@ -74,6 +77,23 @@ def test_jars_other_than_locked_are_refused(programs: Path, tmp_path: Path) -> N
     with pytest.raises(StackError, match=r"differ from jars\.lock: .*kafka/lz4-java\.jar"):
         jars.ensure_jars(tmp_path / "jars")
     assert list((tmp_path / "jars").iterdir()) == []
+
+
+def test_jars_that_several_want_at_once_are_fetched_once(programs: Path, tmp_path: Path) -> None:
+    calls = tmp_path / "calls"
+    _install(
+        programs,
+        "mvn",
+        'for a in "$@"; do case $a in -Djars.home=*) d=${a#*=};; esac; done; '
+        f'/bin/mkdir -p "$d"; echo call >> {calls}; /bin/sleep 0.1; echo > "$d/one.jar"',
+    )
+    lock = tmp_path / "jars.lock"
+    lock.write_text(hashlib.sha256(b"\n").hexdigest() + "  one.jar\n")
+    some = JarSet(tmp_path / "pom.xml", lock)
+    with ThreadPoolExecutor(3) as threads:
+        found = set(threads.map(some.ensure, [tmp_path / "jars"] * 3))
+    assert found == {tmp_path / "jars"}
+    assert calls.read_text() == "call\n"
 
 
 def test_up_on_a_port_in_use_starts_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
