@@ -46,4 +46,11 @@ def test_tutorial_runs_from_a_sample_to_its_rows(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert re.search(r'"entries": ?4\b', done.stdout), done.stdout
     assert re.search(r"\n  missing +0\n  duplicated +0\n", done.stdout)
-    assert len(re.findall(r"^(?:ann|bob) \['2026-03-04', [56]\] \[\{", done.stdout, re.MULTILINE)) == 3
+    assert (
+        len(
+            re.findall(
+                r"^PartitionKey\(user='(?:ann|bob)', date='2026-03-04', hour=[56]\) \{", done.stdout, re.MULTILINE
+            )
+        )
+        == 3
+    )

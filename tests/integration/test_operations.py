@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import ConfigResource
@@ -13,8 +18,11 @@ from tests.integration.harness import PROTOCOLS, Deploy
 from tests.integration.one_worker import UNHURRIED, run_through
 from tests.stack.kafka_helper import KafkaHelper, ToProduce
 from tests.stack.names import Names
+from tests.stack.providers import REPOSITORY
 
 RECORDS = 40
+USERS = ("bob", "ann", "cem")
+PAGE = REPOSITORY / "docs" / "READING.md"
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -44,23 +52,28 @@ def test_status_says_who_owns_what_and_how_far_it_is(deploy: Deploy, protocol: s
     assert committed == [(0, 20, 3), (1, 20, 0)]
 
 
-def test_entry_is_found_by_place_and_by_id_and_its_rows_are_printed(deploy: Deploy) -> None:
-    """In a pack of several users; the dead entry of the same record by its reason, the bytes of a reference alone."""
+def test_entry_is_found_by_place_and_by_id_and_its_rows_are_printed(deploy: Deploy, tmp_path: Path) -> None:
+    """In a pack of several users; the dead entry of the same record by its reason, the bytes of a reference alone.
+
+    The Python lines of docs/READING.md read them, too; run again, these read nothing twice.
+    """
     deployment = deploy(partitions=1, settings={"LOGP_ID__PATHS": "id", "LOGP_LAYOUT": "pack"})
-    entries = [{"user": f"u{n % 3}", "time": f"2026-03-04T0{n % 2}:00:00Z", "id": f"i{n}", "a-b": n} for n in range(9)]
+    entries = [
+        {"user": USERS[n % 3], "time": f"2026-03-04T0{5 + n % 2}:00:00Z", "id": f"i{n}", "a-b": n} for n in range(9)
+    ]
     values = [*([one] for one in entries), [{"time": "2026-03-04T00:00:00Z"}, entries[0]]]
     run_through(deployment, [ToProduce(value=json.dumps(one).encode(), partition=0) for one in values])
 
     code, text = deployment.run("find", deployment.source, "0", "4", "--json")
     row, told = json.loads(text.splitlines()[0]), text.splitlines()[1]
     assert code == 0, text
-    assert (row["user"], row["offset"], row["index"], row["id"], row["committed"]) == ("u1", 4, 0, "i4", [0, 10])
+    assert (row["user"], row["offset"], row["index"], row["id"], row["committed"]) == ("ann", 4, 0, "i4", [0, 10])
     assert re.match(r"1 found; read: [\d,]+ bytes, .* messages of .*, 1 objects$", told)
 
     code, text = deployment.run("cat", row["reference_id"])
     assert code == 0, text
     rows = [json.loads(line) for line in text.splitlines()]
-    assert [one["_meta"]["user"] for one in rows] == ["u1"] * row["rows"]
+    assert [one["_meta"]["user"] for one in rows] == ["ann"] * row["rows"]
     assert rows[row["row"]]["entry"] == entries[4]
     code, whole = deployment.run("cat", row["object"])
     assert (code, len(whole.splitlines())) == (0, 10), whole
@@ -71,11 +84,23 @@ def test_entry_is_found_by_place_and_by_id_and_its_rows_are_printed(deploy: Depl
     assert re.search(r"^found +dead letter$", text, re.MULTILINE), text
     assert re.search(r"^reason +no_user$", text, re.MULTILINE), text
 
-    times = ["--from", "2026-03-04T00:00Z", "--until", "2026-03-04T00:30Z"]
-    code, text = deployment.run("find", "i0", "--user", "u0", *times)
+    times = ["--from", "2026-03-04T05:00Z", "--until", "2026-03-04T05:30Z"]
+    code, text = deployment.run("find", "i0", "--user", "bob", *times)
     assert re.findall(r"^offset +(\d+)$", text, re.MULTILINE) == ["0", "9"], text
-    code, text = deployment.run("find", "i0", "--user", "u1", *times)
+    code, text = deployment.run("find", "i0", "--user", "ann", *times)
     assert (code, text.startswith("0 found; read: ")) == (1, True), text
+
+    program = "\n".join(block for block in re.findall(r"```python\n(.+?)```", PAGE.read_text(), re.DOTALL)[:3])
+    for _ in range(2):
+        command = [sys.executable, "-c", program]
+        done = subprocess.run(
+            command, cwd=tmp_path, env=deployment.environment(), capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+    assert done.stdout == f"4 {dict(sorted(entries[4].items()))}\n_meta.user\nann    1\ndtype: int64\n"
+    with closing(sqlite3.connect(tmp_path / "out.db")) as database:
+        found = [json.loads(one)["entry"]["id"] for (one,) in database.execute("SELECT entry FROM entries")]
+    assert sorted(found) == sorted([f"i{n}" for n in range(9)] + ["i0"])
 
 
 def test_command_that_finds_nothing_says_so_and_one_that_cannot_tell_too(deploy: Deploy) -> None:

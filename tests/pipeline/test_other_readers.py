@@ -1,13 +1,17 @@
 """What others read of a pack: two byte ranges by fastavro and by Avro's Java library, the whole by Java and by Spark.
 
-Nothing of the product reads here: a reference says where the bytes lie, and that is enough.
+Nothing of the product reads here: a reference says where the bytes lie, and that is enough. These
+are the lines of docs/READING.md.
 """
 
 import io
 import json
+import re
 import subprocess
+import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import fastavro
 import pyspark
@@ -28,6 +32,7 @@ ENTRIES = 600
 JARS = Path(pyspark.__file__).parent / "jars"
 JARS_HOME = Path(".local/bench-jars")
 PROGRAM = Path(__file__).parent / "ReadReference.java"
+PAGE = Path(__file__).parents[2] / "docs" / "READING.md"
 
 Line = tuple[str, str, int, int, int, str]
 """User, topic, partition, offset, index and `n` of one row."""
@@ -68,6 +73,12 @@ def test_pack_is_read_by_ranges_and_whole_by_other_readers(delivered: Deployment
     assert every == _by_spark(lake_of(delivered), delivered.bucket, key)
 
 
+def test_lines_of_the_page_for_java_are_of_the_program() -> None:
+    """Which the other test runs."""
+    (lines,) = re.findall(r"```java\n(.+?)```", PAGE.read_text(), re.DOTALL)
+    assert textwrap.indent(lines, " " * 8) in PROGRAM.read_text()
+
+
 def _by_fastavro(deployment: Deployment, reference: Reference) -> list[Line]:
     """Read a reference by range GETs."""
     data = b"".join(
@@ -98,7 +109,9 @@ def _by_spark(lake: Lake, bucket: str, key: str) -> list[Line]:
     lake.spark.sql(f"ADD JAR '{jar.absolute()}'")
     file = lake.root / "pack.avro"
     file.write_bytes(lake.deployment.s3.read(bucket, key))
-    rows = lake.spark.read.format("avro").load(str(file))
+    made = {"spark": lake.spark, "path": str(file)}
+    exec(re.findall(r"```python\n(rows = spark.+?)```", PAGE.read_text(), re.DOTALL)[0], made)  # noqa: S102 - the page is ours
+    rows: Any = made["rows"]
     meta = ("user", "topic", "partition", "offset", "index")
     lines = rows.select(*(F.col(f"_meta.{name}") for name in meta), F.col("n").cast("string")).collect()
     return sorted((row[0], row[1], row[2], row[3], row[4], row[5]) for row in lines)

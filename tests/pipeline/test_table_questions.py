@@ -1,4 +1,7 @@
-"""The statements of docs/TABLE.md give in Spark, with its default settings, and in DuckDB the answers written here."""
+"""The statements of docs/TABLE.md give in Spark, with its default settings, and in DuckDB the answers written here.
+
+DuckDB is set up by the lines of docs/READING.md.
+"""
 
 import json
 import re
@@ -20,6 +23,7 @@ from tests.stack.names import Names
 from tests.stack.s3_helper import S3Helper
 
 PAGE = Path(__file__).parents[2] / "docs" / "TABLE.md"
+READING = PAGE.parent / "READING.md"
 UP_TO_WHERE = "Up to where a table holds everything"
 HOUR_5 = datetime(2026, 3, 4, 5, tzinfo=UTC)
 HOUR_6 = HOUR_5 + timedelta(hours=1)
@@ -182,7 +186,7 @@ def ask_spark(lake: Lake, statements: dict[str, str]) -> dict[str, Rows]:
 
 def ask_duckdb(lake: Lake, statements: dict[str, str]) -> dict[str, Rows]:
     """Ask a connection that the page's own lines have made."""
-    (lines,) = re.findall(r"```python\n(.+?)```", PAGE.read_text(), re.DOTALL)
+    (lines,) = re.findall(r"```python\n(import duckdb\n.+?)```", READING.read_text(), re.DOTALL)
     with pyiceberg_catalog(lake) as catalog:
         made: dict[str, Any] = {"catalog": catalog}
         exec(lines, made)  # noqa: S102 - the page is ours
