@@ -15,9 +15,8 @@ PAGE = Path(__file__).parents[2] / "docs" / "MUTANTS.md"
 HEAD = """# Mutants
 
 Workers that are wrong on purpose, and which tool notices each. Written by `python -m tests.mutants` from
-[the registry](../tests/mutants/registry.py) and what was found ([by seeds](evidence/mutants.json),
-[in real runs](evidence/mutants_real.json));
-`python -m tests.mutants never-rewinds --seeds 100` runs one again.
+[the registry](../tests/mutants/registry.py), [seeds](evidence/mutants.json) and
+[real runs](evidence/mutants_real.json); `python -m tests.mutants never-rewinds --seeds 100` runs one again.
 
 Sources: the *zio-kafka story* is D. Vigovszky's, of a service that this one is built after, and of six attempts to mend
 it: [ZIO Kafka with transactions](https://blog.vigoo.dev/posts/zio-kafka-debugging-story/), with zio-kafka
@@ -36,10 +35,9 @@ What was run:
 - **real**: one run of real processes on real Kafka and S3, where made.
 
 Seeds are of a swarm that the registry gives, mostly one of many rebalances and of a client library as bad as it has
-ever been; numbers of a row are no measure of how bad a bug is, and 0 of a few seeds is no proof that a tool cannot see
-it.
-CI runs, for each mutant, the fast test and seeds up to the first that notices, and fails where one is not noticed that
-the simulation is not blind to.
+ever been. Numbers do not say how bad a bug is, and 0 of a few seeds is no proof that a tool cannot see it. CI runs,
+for each mutant, the fast test and seeds up to the first that notices, and fails if none does, but for mutants that the
+simulation is blind to.
 """
 EVERY = ("simulation", "fast test", *TOOLS)
 FALSE_ALARMS = "\nThe product itself, in the same worlds: {}.\n"
@@ -57,9 +55,9 @@ def render(known: dict[str, Any], runs: dict[str, Any]) -> str:
         said = [f"{tool} {_cell(known[NONE], tool)}" for tool in ("simulation", *TOOLS)]
         parts.append(FALSE_ALARMS.format("; ".join(said)))
     for title, family in FAMILIES.items():
-        parts.append(f"\n## {title}\n\n| mutant | what it does wrong | from |\n|---|---|---|\n")
-        parts += [f"| {one.name} | {one.wrong} | {'; '.join(one.stories)} |\n" for one in family]
-        parts.append(f"\n| mutant | simulation | fast test | {' | '.join(TOOLS)} |\n|---|---|---|---|---|---|\n")
+        parts.append(
+            f"\n## {title}\n\n| mutant | simulation | fast test | {' | '.join(TOOLS)} |\n|---|---|---|---|---|---|\n"
+        )
         parts += [_row(one, known.get(one.name, {})) for one in family]
     parts += ["\n## Real runs\n\n", *_real(runs), "\n## What notices what\n\n", *_sums(known)]
     return "".join(parts)
@@ -73,7 +71,8 @@ def _row(mutant: Mutant, entry: dict[str, Any]) -> str:
         "none" if mutant.fast is None else f"`{mutant.fast.node}`" + ("" if entry.get("fast test") else ": **passes**")
     )
     cells = [simulation, test, *(_cell(entry, tool) for tool in TOOLS)]
-    return f"| {mutant.name} | {' | '.join(cells)} |\n"
+    about = f"**{mutant.name}**: {mutant.wrong} ({'; '.join(mutant.stories)})"
+    return f"| {about} | {' | '.join(cells)} |\n"
 
 
 def _cell(entry: dict[str, Any], tool: str) -> str:
@@ -104,8 +103,7 @@ def _sums(known: dict[str, Any]) -> Iterator[str]:
         missed = [one.name for one in mutants if not _notices(known[one.name], tool)]
         yield f"- {tool}: {len(mutants) - len(missed)}; not {', '.join(missed) or 'none'}\n"
     for tool in TOOLS:
-        noticed = [one.name for one in mutants if _notices(known[one.name], tool)]
-        yield f"- {tool}: {len(noticed)}: {', '.join(noticed) or 'none'}\n"
+        yield f"- {tool}: {sum(_notices(known[one.name], tool) for one in mutants)}\n"
     alone = [one.name for one in mutants if sum(_notices(known[one.name], tool) for tool in EVERY) == 1]
     yield f"\nBy one of these alone: {', '.join(alone) or 'none'}.\n"
 
