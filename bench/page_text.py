@@ -165,22 +165,27 @@ def _stages(book: Book) -> str:
     if not book.stages:
         return ""
     lines = ["## Parts of the worker's path", "", _STAGES, "", "| " + " | ".join(_STAGES_COLUMNS) + " |"]
-    lines += ["| --- | --- | --- |" + " ---: |" * (len(_STAGES_COLUMNS) - 3)]
+    lines += ["| --- | --- |" + " ---: |" * (len(_STAGES_COLUMNS) - 2)]
     lines += [
-        f"| {workload} | {NAMES[lane]} | {flush} | {_stage_cells(figures)} |"
+        f"| {workload} | {NAMES[lane].removeprefix('worker, ')} | {_flush_cells([*flushes.values()])} |"
         for workload, lanes in sorted(book.stages.items(), key=lambda one: not _is_real(one[0]))
         for lane, flushes in lanes.items()
-        for flush, figures in flushes.items()
     ]
     lines += ["", *(f"- {of}" for of in dict.fromkeys(book.stages_of.values()))]
     return "\n".join(lines)
 
 
-def _stage_cells(figures: dict[str, float]) -> str:
+def _flush_cells(flushes: list[dict[str, float]]) -> str:
+    """Return what the flushes have in each column, once if it is the same."""
+    columns = zip(*map(_stage_cells, flushes), strict=True)
+    return " | ".join("; ".join(dict.fromkeys(column)) for column in columns)
+
+
+def _stage_cells(figures: dict[str, float]) -> list[str]:
     us = [figures[name] for name in ("record", "plan", "seal")]
     cells = [number(figures["entries"]), *(f"{one:.2f}" for one in us), f"{sum(us) / figures['bytes'] * 1000:.1f}"]
     cells += [f"{figures['given back']:.2%}", f"{figures['headers']:.1%}"]
-    return " | ".join([*cells, number(figures["objects"]), number(figures["PUTs"])])
+    return [*cells, number(figures["objects"]), number(figures["PUTs"])]
 
 
 def _more(book: Book) -> str:
@@ -203,11 +208,12 @@ CloudTrail, Suricata's EVE, Wikipedia's edits, nginx's status. Each is a topic, 
 {real.MIX} is entries of all of them as one topic. Short sets are repeated. µs are CPU of an entry, with the fast lane
 where no other is named; the start is apart."""
 _STAGES = f"""CPU µs per entry in one process, without Kafka and S3: from the columns of a poll to rows (record), which
-rows go into which object (plan), from rows to finished objects on a local disk (seal). Two flushes: cold, each entry
-once by a worker that has seen none; then warm, at most {STAGE_RECORDS:,} records, repeated if a set has fewer. Given
-back is the share of records that compiled code leaves to Python; headers are a share of the bytes of objects."""
+rows go into which object (plan), from rows to finished objects on a local disk (seal). Two flushes, cold; warm, as one
+figure if both have the same: first each entry once by a worker that has seen none, then at most {STAGE_RECORDS:,}
+records, repeated if a set has fewer. Given back is the share of records that compiled code leaves to Python; headers
+are a share of the bytes of objects."""
 _STAGES_COLUMNS = (
-    *("", "lane", "flush", "entries", "record", "plan", "seal", "sum per KB", "given back", "headers", "objects"),
+    *("", "lane", "entries", "record", "plan", "seal", "sum per KB", "given back", "headers", "objects"),
     "PUTs",
 )
 _REVOKE = """A second worker joins while the first works through a backlog of A: how long the first one's revoke blocks,
