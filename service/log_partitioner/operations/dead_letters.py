@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections import Counter
 from collections.abc import Iterable
 from contextlib import ExitStack
 from functools import partial
@@ -36,6 +37,7 @@ from log_partitioner.proof.audit.context import Address
 from log_partitioner.proof.audit.run import S3Reader
 from log_partitioner.proof.audit.whose import Groups, of_group
 from log_partitioner.proof.audit.window import FlushWindow
+from log_partitioner.trial import Trial
 from log_partitioner.usage import argument_of
 
 SHOWN_MAX = 10
@@ -169,8 +171,14 @@ def _replay(options: argparse.Namespace, settings: Settings, log: LetterLog, cho
     kept = {topic: keeps_ms(topic_config(asked, topic, timeout_s=_ANSWER_S)) for topic in source_topics_of(kafka)}
     maker = Maker(settings, fetch, keeps_ms=kept, now_ms=clock.wall_ms())
     sender, within_s = Sender(NAME, "", kafka, settings.s3.bucket), settings.flush.transaction_timeout_s
-    plan = ReplayRun(log, maker, None, sender, clock)
+    # Would they die again?
+    trials = {topic: Trial(settings.of_topic(topic)) for topic in kept}
+    plan = ReplayRun(log, maker, None, sender, clock, look=lambda record: trials[record.tp.topic].take(record))
     plan.run(chosen, within_s=within_s)
+    if again := sum((trial.dead for trial in trials.values()), Counter[Reason]()):
+        reasons = ", ".join(f"{reason} {count:,}" for reason, count in again.most_common())
+        entries = sum(trial.entries for trial in trials.values())
+        write_note(f"by these settings {again.total():,} of {entries:,} entries would be dead letters again: {reasons}")
     if options.dry_run or not plan.back:
         _tell(plan, "would go back", is_json=options.is_json)
         return 1 if plan.refused else 0

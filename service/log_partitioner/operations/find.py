@@ -98,6 +98,8 @@ def main(options: argparse.Namespace, settings: Settings) -> int:
                 write_json(row)
             else:
                 write_lines([*(f"{name:<14}{_text(value)}" for name, value in row.items() if name != "location"), ""])
+        if is_id and not count:
+            write_note("rows have an id only if id.paths was set when they were written: find others by their place")
         write_note(f"{count} found; {finder.told()}")
     return 0 if count else 1
 
@@ -135,7 +137,10 @@ class Finder:
 
     def at(self, place: SourcePlace) -> Iterator[Row]:
         """Yield the dead letters and the rows of a record, or of one of its entries."""
-        window = FlushWindow(self._timestamp_ms(place)).padded()
+        timestamp_ms = self._timestamp_ms(place)
+        if timestamp_ms is None:
+            write_note(f"the source has no committed record at {place.tp} {place.offset}, or no more")
+        window = FlushWindow(timestamp_ms).padded()
         if flush := self._flush(place, window):
             window = FlushWindow(flush.ended_at_ms, flush.ended_at_ms + 1).padded()
         else:

@@ -24,7 +24,7 @@ class Stays(StrEnum):
 
     NAMED = "named by a reference"
     YOUNG = "too young: a flush may be under way"
-    FORGOTTEN = "older than what the topic of references still has"
+    FORGOTTEN = "older than an hour behind the begin of the topic of references"
     AWAITED = "of a backfill that may still name them"
     UNKNOWN = "of a writer that the topic of references never names: another deployment's, or one that died before"
     NO_ROWS = "no objects of rows"

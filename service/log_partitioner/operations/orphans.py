@@ -68,9 +68,9 @@ def main(options: argparse.Namespace, settings: Settings) -> int:
 
     It reads the topics of references and backfills as a whole, and lists the objects of rows under the prefix, 1,000
     with each request; memory holds 8 bytes of each named object, some 45 while they are sorted. An object stays if a
-    reference names it, if its time lies before what the topic of references still has, if a backfill may still name it,
-    or if no reference is of the process or backfill that wrote it. Nobody looks at dead letters, schemas and what else
-    is under the prefix. How many stay, and why, is said on standard error.
+    reference names it, if it is older than an hour behind the begin of the topic of references, if a backfill may still
+    name it, or if no reference is of the process or backfill that wrote it. Nobody looks at dead letters, schemas and
+    what else is under the prefix. How many stay, and why, is said on standard error.
 
     Example:
       log-partitioner orphans list --older-than 7d
@@ -121,7 +121,8 @@ def _delete(bucket: S3Bucket, orphans: Iterator[ListedObject], *, is_meant: bool
         count, size = count + len(some), size + sum(one.size for one in some)
     if is_meant:
         return {"deleted": count, "bytes": size}
-    write_note("nothing is deleted: repeat the command with --yes if that is meant")
+    if count:
+        write_note("nothing is deleted: repeat the command with --yes if that is meant")
     return {"orphans": count, "bytes": size}
 
 

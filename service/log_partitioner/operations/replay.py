@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import secrets
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple, Protocol
 
 from log_partitioner.batch.messages import Sender, replay_mark_message
@@ -128,11 +128,19 @@ class Maker:
 class ReplayRun:
     """One run: how many dead letters are `back` now, and `again` were before, and how many are `refused`, by reason.
 
-    The `retimed` ones among them have lost their timestamps. Without a publisher it says what another run would do.
+    The `retimed` ones among them have lost their timestamps. Without a publisher it says what another run would do, and
+    shows each record to `look`.
     """
 
     def __init__(
-        self, log: LetterLog, maker: Maker, publisher: ReplayPublisher | None, sender: Sender, clock: Clock
+        self,
+        log: LetterLog,
+        maker: Maker,
+        publisher: ReplayPublisher | None,
+        sender: Sender,
+        clock: Clock,
+        *,
+        look: Callable[[SourceRecord], None] = lambda _: None,
     ) -> None:
         self.back = self.again = self.retimed = 0
         self.refused: Counter[str] = Counter()
@@ -141,6 +149,7 @@ class ReplayRun:
         self._publisher = publisher
         self._sender = sender
         self._clock = clock
+        self._look = look
 
     def run(self, chosen: LetterChoice, *, within_s: float) -> None:
         """Put all chosen ones back that are not yet; each transaction takes at most so long.
@@ -170,6 +179,8 @@ class ReplayRun:
     def _commit(self, some: list[Ready], within_s: float) -> None:
         if self._publisher is None:
             self._count(some)
+            for _, record in some:
+                self._look(record if record.timestamp_ms else record._replace(timestamp_ms=self._clock.wall_ms()))
             return
         for attempt in range(_UNKNOWN_MAX):
             if not some:

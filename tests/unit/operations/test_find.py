@@ -92,13 +92,14 @@ def test_row_is_told_with_its_reference_its_bytes_and_its_batch() -> None:
     assert (found["row"], found["rows"], found["id"]) == (1, 2, "a")
 
 
-def test_entry_is_found_though_its_record_is_gone_from_the_source() -> None:
+def test_entry_is_found_though_its_record_is_gone_from_the_source(capsys: pytest.CaptureFixture[str]) -> None:
     """Its flush record is looked for from the beginning then."""
     searched = world()
     searched.rig.broker.logs[P0].first_offset = 3
 
     assert searched.at(1, 2) == [("ann", 2)]
     assert searched.at(1, 1) == [("no_user", (1,))]
+    assert f"the source has no committed record at {P0} 1, or no more" in capsys.readouterr().err
 
 
 def test_entry_is_found_though_the_clock_of_its_producer_is_ahead(capsys: pytest.CaptureFixture[str]) -> None:

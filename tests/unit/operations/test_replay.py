@@ -45,6 +45,7 @@ class World:
         self.clock = FakeClock()
         self.broker = FakeBroker(self.clock, [])
         self.objects: dict[str, bytes] = {}
+        self.looked: list[SourceRecord] = []
         self.settings: Settings = settings_of().model_copy(update=further)
         for number, letter in enumerate(letters):
             self.die(letter, batch_id=f"b{number}")
@@ -61,7 +62,9 @@ class World:
         """Publish messages in one transaction."""
         FakeCommitter(self.broker, who, self.clock).publish(messages, deadline=Deadline.after(60, self.clock.now_s))
 
-    def replay(self, *, point: Point = no_point, keeps_ms: int | None = None) -> tuple[ReplayRun, FakeCommitter]:
+    def replay(
+        self, *, point: Point = no_point, keeps_ms: int | None = None, is_plan: bool = False
+    ) -> tuple[ReplayRun, FakeCommitter]:
         """Begin a replay, in a process of its own."""
         committer = FakeCommitter(self.broker, "replay", self.clock, point=point)
         topics = BrokerTopics(self.broker)
@@ -69,7 +72,8 @@ class World:
         log.read_on()
         maker = Maker(self.settings, self.objects.get, keeps_ms={"app": keeps_ms}, now_ms=self.clock.wall_ms())
         sender = Sender("dead-letters", "", self.settings.kafka, "bucket")
-        return ReplayRun(log, maker, committer, sender, self.clock), committer
+        publisher = None if is_plan else committer
+        return ReplayRun(log, maker, publisher, sender, self.clock, look=self.looked.append), committer
 
     def run(self, **further: Any) -> ReplayRun:
         """ReplayRun everything."""
@@ -119,6 +123,19 @@ def test_replayed_record_is_the_dead_one_again() -> None:
     (back,) = world.source
     assert back == Message("app", b"key", b"\xff{", [("h", None), ("h", b"\0")], 0, 1_700_000_000_007)
     assert [json.loads(one.value or b"")["offsets"] for one in world.marks] == [[0]]
+
+
+def test_plan_of_a_replay_shows_what_would_go_back_and_publishes_nothing() -> None:
+    """As the settings would read it: with the time of now if it would get that."""
+    world = World(dead(7, b"\xff{"), dead(8, b"{}"))
+
+    plan = world.run(is_plan=True, keeps_ms=DAY_MS)
+
+    assert (plan.back, plan.retimed, world.source, world.marks) == (2, 2, [], [])
+    assert [(one.offset, one.value, one.timestamp_ms) for one in world.looked] == [
+        (7, b"\xff{", world.clock.wall_ms()),
+        (8, b"{}", world.clock.wall_ms()),
+    ]
 
 
 @pytest.mark.parametrize("point", POINTS)
