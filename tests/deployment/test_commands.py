@@ -105,6 +105,26 @@ def test_label_of_a_selector_is_one_of_the_chart() -> None:
     assert {key for key in used if f"{key}:" not in labels} == set()
 
 
+def helps(parser: argparse.ArgumentParser) -> Iterator[tuple[str, str]]:
+    """Yield name and help of each command below a parser, and of each command of that."""
+    for action in parser._actions:
+        for command in action.choices.values() if isinstance(action, argparse._SubParsersAction) else ():
+            yield command.prog, command.format_help()
+            yield from helps(command)
+
+
+@pytest.mark.parametrize("program", sorted(PROGRAMS))
+def test_help_of_every_command_fits_a_terminal_of_80_columns(monkeypatch: pytest.MonkeyPatch, program: str) -> None:
+    """It has example and exit codes. An example is one line, to be copied; argparse breaks no choice of two options."""
+    monkeypatch.setenv("COLUMNS", "80")
+
+    told = dict(helps(PROGRAMS[program]()))
+
+    lines = [(name, line) for name, text in told.items() for line in text.splitlines() if len(line) > 80]
+    assert [(name, line) for name, line in lines if not COMMAND.search(line) and " | --no-" not in line] == []
+    assert [name for name, text in told.items() if "Example" not in text or "Exit codes:" not in text] == []
+
+
 @pytest.mark.parametrize("program", sorted(PROGRAMS))
 def test_help_of_every_command_has_an_example_that_exists_and_its_exit_codes(program: str) -> None:
     """Also what it does, and a page to read on."""
