@@ -66,7 +66,7 @@ class Acknowledged(NamedTuple):
         return any(one.tp == tp and one.first <= offset < one.next for one in self.messages)
 
     def beyond_lost(self, topic: str, offsets: Offsets, ends: dict[int, Ends]) -> Offsets:
-        """Return offsets moved behind messages that are deleted and were not read, where that is acknowledged."""
+        """Return offsets moved behind messages that are deleted and were not read, if that is acknowledged."""
         lost = lost_ranges(offsets, ends).items()
         return offsets | {n: end for n, (first, end) in lost if self._has_all(TopicPartition(topic, n), first, end)}
 

@@ -1,4 +1,4 @@
-"""The compiled reader: rows of objects to Arrow in a tenth of the time, where the wheel of `native/` is installed.
+"""The compiled reader: rows of objects to Arrow in a tenth of the time, if the wheel of `native/` is installed.
 
 Owns its plans and its buffers. `columns` has the rules of plans, and `rows.RowGatherer` is the oracle.
 """

@@ -28,7 +28,7 @@ Committed = Mapping[TopicPartition, int | None]
 
 
 class SourceEnds(NamedTuple):
-    """The ends of the source's partitions at a moment, None where there was no record."""
+    """The ends of the source's partitions at a moment, None if there was no record."""
 
     at: datetime
     ends: dict[TopicPartition, int | None]

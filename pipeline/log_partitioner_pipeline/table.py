@@ -235,7 +235,7 @@ class Table:
         raise TableError(f"{self.name} was appended to by others during each of {_ATTEMPTS} attempts to append to it")
 
     def _update(self, transaction: Any, files: list[str], *, since: int | None) -> Any:
-        """Make an update by these files that is refused where others have added some since that snapshot."""
+        """Make an update by these files that is refused if others have added some since that snapshot."""
         if not files:
             return transaction.newAppend()  # of offsets alone; as a RowDelta it would count as an overwrite
         jvm = self._jvm().org.apache.iceberg

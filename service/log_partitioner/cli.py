@@ -76,7 +76,7 @@ def _parser() -> argparse.ArgumentParser:
     command = commands.add_parser("check-config", help="check all settings")
     command.add_argument("--show", action="store_true", help="print the effective settings as JSON, without secrets")
     command.add_argument(
-        "--connect", action="store_true", help="ask store and brokers for all that a worker needs, a line each"
+        "--connect", action="store_true", help="check that store and brokers have and allow what a worker needs"
     )
     describe(command, _check_config)
     command = commands.add_parser("try", help="show what the settings make of a sample; nothing is written")
@@ -90,9 +90,7 @@ def _parser() -> argparse.ArgumentParser:
     command = commands.add_parser("verify-logs", help="prove from all workers' logs who owned and committed what")
     verify_logs.add_arguments(command)
     describe(command, _verify_logs)
-    command = commands.add_parser(
-        "offsets", help="show committed offsets, and set them where a worker refuses to start"
-    )
+    command = commands.add_parser("offsets", help="show committed offsets, and set them if a worker refuses to start")
     offsets.add_arguments(command)
     describe(command, _offsets)
     for name, operation, text in OPERATIONS:
@@ -125,7 +123,7 @@ def _with_settings(
 
 
 def _run(_options: argparse.Namespace) -> int:
-    """Run one worker until SIGTERM or SIGINT: it flushes and leaves.
+    """Run one worker until SIGTERM or SIGINT; then it flushes and leaves the group.
 
     A second signal abandons the flush.
     Settings come from the environment (LOGP_...), LOGP_CONFIG_FILE and LOGP_SECRETS_DIR.
@@ -134,8 +132,8 @@ def _run(_options: argparse.Namespace) -> int:
       log-partitioner check-config && log-partitioner run
 
     Exit codes:
-      0   asked to leave, and did
-      1   it could not go on; the last line says why
+      0   it was asked to stop, and left
+      1   it could not go on; the last log line says why
       2   settings or arguments are wrong; nothing was started
 
     More: docs/RUNBOOK.md
@@ -217,9 +215,9 @@ def _offsets(options: argparse.Namespace) -> int:
 
 
 def _check_config(options: argparse.Namespace) -> int:
-    """Check names and values of all settings, and what they come to together.
+    """Check names and values of all settings, and whether they fit together.
 
-    Nothing is asked without --connect.
+    It connects to nothing without --connect.
     Settings come from the environment (LOGP_...), LOGP_CONFIG_FILE and LOGP_SECRETS_DIR.
 
     Example:
@@ -253,12 +251,12 @@ def _connect(settings: Settings) -> int:
 
 
 def _try(options: argparse.Namespace) -> int:
-    """Take a sample apart as a worker would.
+    """Show how a worker would partition a sample.
 
     It shows user, time, id, PartitionKey and schema of its entries, and why some are dead, and prints
     values of the sample. Nothing is written, no group is joined. A line of a file is a record of now.
     Settings come from the environment (LOGP_...), LOGP_CONFIG_FILE and LOGP_SECRETS_DIR.
-    None has to be set but, for --topic, the brokers'.
+    Only --topic needs one: the address of the brokers.
 
     Example:
       LOGP_USER__PATHS=user.id log-partitioner try sample.ndjson

@@ -65,7 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--topic",
         help="try the settings of this topic; without a file, on its newest records, without joining the group",
     )
-    parser.add_argument("--records", type=int, default=500, help="so many at most (default: %(default)s)")
+    parser.add_argument("--records", type=int, default=500, help="read at most so many records (default: %(default)s)")
 
 
 def main(options: argparse.Namespace, settings: Settings) -> int:

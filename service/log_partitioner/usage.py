@@ -6,6 +6,7 @@ import argparse
 import inspect
 import textwrap
 from collections.abc import Callable
+from functools import partial
 
 _BELOW = "\n\nExample:"
 
@@ -15,7 +16,8 @@ class _Help(argparse.HelpFormatter):
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         paragraphs = inspect.cleandoc(text).split("\n\n")
-        return "\n\n".join(one if "\n " in one else textwrap.fill(one, width) for one in paragraphs)
+        fill = partial(textwrap.fill, width=width, initial_indent=indent, subsequent_indent=indent)
+        return "\n\n".join(one if "\n " in one else fill(one) for one in paragraphs)
 
 
 def describe(parser: argparse.ArgumentParser, command: Callable[[argparse.Namespace], int]) -> None:

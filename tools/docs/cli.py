@@ -33,7 +33,11 @@ def _commands(parser: argparse.ArgumentParser, *, depth: int) -> Iterator[str]:
 
 
 def _part(command: argparse.ArgumentParser, *, depth: int, repeats: bool) -> str:
-    text = [f"{'#' * depth} {command.prog}", command.description or "", "" if repeats else _epilog(command.epilog or "")]
+    text = [
+        f"{'#' * depth} {command.prog}",
+        command.description or "",
+        "" if repeats else _epilog(command.epilog or ""),
+    ]
     rows = [_row(action) for action in command._actions if _is_shown(action)]  # noqa: SLF001
     return "\n\n".join(filter(None, [*text, table(("argument", "meaning"), rows).rstrip() if rows else ""])) + "\n"
 

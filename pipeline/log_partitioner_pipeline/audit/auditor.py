@@ -86,7 +86,7 @@ class Options(NamedTuple):
 
 
 class Auditor:
-    """One run; `run` is called once. `open_spark` is called where Spark is needed."""
+    """One run; `run` is called once. `open_spark` is called if Spark is needed."""
 
     def __init__(self, open_spark: Callable[[], SparkSession], settings: JobSettings, options: Options) -> None:
         self._open_spark = open_spark

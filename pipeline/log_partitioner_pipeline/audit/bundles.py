@@ -85,7 +85,7 @@ class Asked(NamedTuple):
     acknowledged: Acknowledged = Acknowledged()
 
     def given_up(self, reference: Reference, tp: TopicPartition, offset: int) -> GivenUp | None:
-        """Return why nobody has the entries of a reference; None where somebody has to."""
+        """Return why nobody has the entries of a reference; None if somebody has to."""
         if self.acknowledged.has_object(reference.location):
             return GivenUp.ACKNOWLEDGED
         user = reference.partition_key.user

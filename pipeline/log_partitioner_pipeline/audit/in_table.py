@@ -232,7 +232,7 @@ def retired_rows(
 
 
 def columns_of(rows: DataFrame) -> Struct:
-    """Return the columns of rows of the table, those of a snapshot where they are of one."""
+    """Return the columns of rows of the table, those of a snapshot if they are of one."""
     jvm = rows.sparkSession._jvm  # noqa: SLF001 - py4j is the way in
     assert jvm is not None, "the session runs"
     schema = jvm.org.apache.iceberg.spark.SparkSchemaUtil.convert(rows._jdf.schema())  # noqa: SLF001

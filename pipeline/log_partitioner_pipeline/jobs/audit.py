@@ -63,7 +63,7 @@ def _start(settings: JobSettings, arguments: argparse.Namespace, metrics: AuditM
 
 
 class Runs:
-    """The audits of one process; `open_spark` opens its session where one is needed, and returns it from then on."""
+    """The audits of one process; `open_spark` opens its session if one is needed, and returns it from then on."""
 
     def __init__(
         self,

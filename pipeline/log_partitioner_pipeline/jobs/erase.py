@@ -93,7 +93,7 @@ class Erase:
         return found, holders
 
     def run(self, found: dict[str, int]) -> None:
-        """Erase the user, where `look` has found so many rows.
+        """Erase the user, if `look` has found so many rows.
 
         Raises:
             PipelineError: see `log_partitioner_pipeline.errors`.

@@ -82,7 +82,7 @@ def make_client(
     connections: int | None = None,
     validate: Literal["when_required", "when_supported"] = "when_required",
 ) -> S3Client:
-    """Make a client; without retries of its own where a deadline bounds ours.
+    """Make a client; without retries of its own if a deadline bounds ours.
 
     Raises:
         StoreRefusedError: credentials are incomplete, or whoever has them does not answer.

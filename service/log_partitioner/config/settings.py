@@ -193,7 +193,7 @@ class IdSettings(Section):
 
 
 class TopicSettings(Section):
-    """Settings that a source topic has of its own; `Settings.of_topic` puts the worker's where none is given."""
+    """Settings that a source topic has of its own; `Settings.of_topic` puts the worker's if none is given."""
 
     input: InputSettings = InputSettings()
     """Settings of section input, for the records of this topic."""

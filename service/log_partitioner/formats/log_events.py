@@ -73,7 +73,7 @@ FIELDS: Mapping[str, str] = {
 
 
 class WorkerStarted(LogEvent, frozen=True, tag="worker_started"):
-    """The process is assembled and begins to work.
+    """The worker begins to work.
 
     `group`, `protocol`: of the consumer group; `topics`: the source topics; `bucket`: for the objects; `http_port`: for
     probes and metrics; `version`: of the product; `fast_lane`: "on", or which records take none, and why.
@@ -89,7 +89,7 @@ class WorkerStarted(LogEvent, frozen=True, tag="worker_started"):
 
 
 class WorkerStopped(LogEvent, frozen=True, tag="worker_stopped"):
-    """All is committed or discarded and the worker has left the group, as it was asked to. `phase`: its last one."""
+    """The worker was asked to stop, has committed or discarded all, and has left the group. `phase`: its last one."""
 
     phase: str = ""
 
@@ -113,7 +113,7 @@ class WorkerFailed(LogEvent, frozen=True, tag="worker_failed"):
 
 
 class EndedWithRecordsInHand(LogEvent, frozen=True, tag="ended_with_records_in_hand"):
-    """The processes before ended while the same `records` were in hand: [first, next) offsets by TopicPartition."""
+    """Earlier processes ended while they had the same `records` in hand: [first, next) offsets by TopicPartition."""
 
     times: int
     records: dict[str, list[int]]
@@ -192,7 +192,7 @@ class ObjectsUploaded(LogEvent, frozen=True, tag="objects_uploaded"):
 
 
 class BatchCommitted(LogEvent, frozen=True, tag="flush_committed"):
-    """Everything of a batch is committed.
+    """A batch is committed.
 
     `flush_seq`: number of its flush record in the boot; `objects`, `references`, `records`, `entries`: their numbers;
     `dead_letters`: entries that are in no file; `record_timestamps`: entries in files that go by Kafka's time;
@@ -272,7 +272,7 @@ class RecordsNotRecorded(LogEvent, frozen=True, tag="records_refused"):
 
 
 class OffsetGaps(LogEvent, frozen=True, tag="offset_gaps"):
-    """Offsets were jumped, reported before the flush that covers them; legal if a hole holds no data record.
+    """The consumer jumped over offsets, told before the flush that covers them; legal if a hole holds no data record.
 
     `gaps`: number of holes; `first`: the first of them, [begin, end).
     """
@@ -284,7 +284,7 @@ class OffsetGaps(LogEvent, frozen=True, tag="offset_gaps"):
 
 
 class Unreadable(LogEvent, frozen=True, tag="unreadable"):
-    """The record at `offset` cannot be read: by the client library, or for want of its schema (code SCHEMA_...)."""
+    """The worker cannot read the record at `offset`, or lacks its schema (code SCHEMA_...)."""
 
     topic: str
     partition: int
@@ -341,7 +341,7 @@ class FlushVerified(LogEvent, frozen=True, tag="flush_verified"):
 
 
 class FlushDiffers(LogEvent, frozen=True, tag="flush_differs"):
-    """A committed flush is not what the source says.
+    """A committed flush differs from the source.
 
     `differences`: how many of each kind; `first`: kinds and topic-partition/offset/index, or objects, of some.
     """

@@ -38,7 +38,7 @@ _ACTIONS = {
     "show": "show what is committed and flushed, and what the log holds",
     "set": "set committed offsets; asks before records are published twice or skipped",
     "skip": "skip offsets that cannot be read: they become one dead letter; asks before",
-    "adopt": "go on, as the group of the settings, where a group of another name has stopped",
+    "adopt": "let the group of the settings go on at the offsets of another group, which has stopped",
 }
 _MEANINGS: dict[str, Target] = {"committed": "committed", "flushed": "flushed", "beginning": "beginning"}
 
@@ -55,9 +55,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action.add_argument("--dry-run", action="store_true", help="say what would change, and change nothing")
     for action in (change, skip):
         action.add_argument(
-            "--yes", action="store_true", help="do not ask, though records are published twice or skipped"
+            "--yes", action="store_true", help="do not ask before records are published twice or skipped"
         )
-    change.add_argument("--partition", type=int, action="append", default=[], help="only this one (repeatable)")
+    change.add_argument("--partition", type=int, action="append", default=[], help="only this partition (repeatable)")
     change.add_argument(
         "--to", type=_target, required=True, metavar="PLACE",
         help="committed: stay, and take the offset for one of the topic and log of now; flushed: where the flush "

@@ -73,7 +73,7 @@ def main(options: argparse.Namespace, settings: Settings) -> int:
 
 
 def places(text: str, bucket: str, find: Find) -> Iterator[tuple[Address, Location | None]]:
-    """Yield the objects that an argument names, with a reference's location where it is one; `find` knows ids.
+    """Yield the objects that an argument names, with a reference's location if it is one; `find` knows ids.
 
     Raises:
         SettingsError: it is JSON, and no reference.

@@ -64,7 +64,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         if action == "show":
             command.add_argument("places", nargs="*", metavar="PARTITION/OFFSET",
                                  help="their places in the topic of dead letters; `list` names the newest")  # fmt: skip
-            command.add_argument("--limit", type=int, default=SHOWN_MAX, help="so many at most (default: %(default)s)")
+            command.add_argument(
+                "--limit", type=int, default=SHOWN_MAX, help="show at most so many (default: %(default)s)"
+            )
         if action == "replay":
             command.add_argument("--dry-run", action="store_true", help="say what would be done, and do nothing")
             command.add_argument("--yes", action="store_true", help="do not ask")

@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(options: argparse.Namespace, settings: Settings) -> int:
     """Show the workers of the group with their last flushes, and the lag of each TopicPartition.
 
-    The first line says it in short. The newest messages of the flushes topic are read, not all. A worker without a host
+    The first line is a summary. Only the newest messages of the flushes topic are read. A worker without a host
     has flushed, and is no member now. `behind_s` is the age of the newest record that is committed, by Kafka's
     timestamps; a TopicPartition without lag has none.
 

@@ -86,7 +86,7 @@ def otlp(rules: InputSettings) -> Format:
 
 
 def _with_lists(data: dict[str, Any]) -> dict[str, Any]:
-    """Say that there are no records where a request has none: a resource alone is no entry."""
+    """Say that there are no records if a request has none: a resource alone is no entry."""
     for of_resource in data.setdefault("resource_logs", []):
         for of_scope in of_resource.setdefault("scope_logs", []):
             of_scope.setdefault("log_records", [])

@@ -348,7 +348,7 @@ class Audit:
             self._findings.doubt(nothing_of(group_id, self._announced.groups))
 
     def _say_window(self, reached: list[Reached], chosen: ChosenFlushes) -> None:
-        """Say how many flushes the window has; none is nothing to tell only where no record waits for one."""
+        """Say how many flushes the window has; none is nothing to tell only if no record waits for one."""
         count = len(chosen.batch_ids) - len(chosen.runs)
         text = f"{count:,} flush{'' if count == 1 else 'es'} ended in the window"
         if not count and any(one.end > max(one.first, one.committed or 0) for one in reached):

@@ -170,7 +170,7 @@ class FlushObjects:
                 self._context.refute(reference, f"its object is retired, and of what the table has of it: {problem}")
 
     def _give_up(self, reference: Reference) -> None:
-        """Note that its entries count as seen where nothing has them any more."""
+        """Note that its entries count as seen if nothing has them any more."""
         reason = self._given_up[reference.reference_id]
         for one in reference.sources:
             column = self._source.columns[tp_of(one)]

@@ -100,7 +100,7 @@ class FlushWindow(NamedTuple):
         return ChosenFlushes(ids, chosen, set(covered), hull([*_spans(flushes), *_spans(chosen)]))
 
     def committed(self, records: Iterable[FlushRecord], committed: Committed) -> Committed:
-        """Return the offsets up to which ranges must join: no further than is known where the window has an end."""
+        """Return the offsets up to which ranges must join: no further than is known if the window has an end."""
         if self.until_ms is None:
             return committed
         known = hull(_spans(records))
@@ -113,7 +113,7 @@ def run_window(run: BackfillRecord) -> FlushWindow:
 
 
 def starts_of(records: Iterable[FlushRecord]) -> dict[TopicPartition, int]:
-    """Return the first offset that records name of each TopicPartition, also where they cover nothing of it."""
+    """Return the first offset that records name of each TopicPartition, also if they cover nothing of it."""
     starts: dict[TopicPartition, int] = {}
     for line in (line for record in records for line in record.topic_partitions):
         starts[tp_of(line)] = min(line.first_offset, starts.get(tp_of(line), line.first_offset))

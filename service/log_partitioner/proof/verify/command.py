@@ -38,8 +38,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "files", nargs="*", metavar="FILE", help="logs of all workers, in any order; - is standard input, as is none"
     )
-    parser.add_argument("--since", type=_time, default=-inf, metavar="TIME", help="ISO; what was before is not known")
-    parser.add_argument("--until", type=_time, default=inf, metavar="TIME", help="ISO; what comes later is not known")
+    parser.add_argument(
+        "--since", type=_time, default=-inf, metavar="TIME", help="ISO 8601; nothing before it is judged"
+    )
+    parser.add_argument("--until", type=_time, default=inf, metavar="TIME", help="ISO 8601; nothing after it is judged")
     parser.add_argument(
         "--clocks",
         type=float,
