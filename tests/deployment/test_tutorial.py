@@ -26,7 +26,7 @@ def test_tutorial_runs_from_a_sample_to_its_rows(tmp_path: Path) -> None:
     script = "\n".join(line for block in blocks for line in block.splitlines() if not OF_THE_STACK.match(line))
     jars()
     (tmp_path / "jars").symlink_to(REPOSITORY / ".local" / "jars")
-    kafka_port, s3_port = find_free_ports(2)
+    kafka_port, s3_port, http_port = find_free_ports(3)
     try:
         assert main(["up", "--kafka-port", str(kafka_port), "--s3-port", str(s3_port)], home=tmp_path) == 0
         stack = StackHome(tmp_path).load()
@@ -35,7 +35,7 @@ def test_tutorial_runs_from_a_sample_to_its_rows(tmp_path: Path) -> None:
         done = subprocess.run(
             ["/usr/bin/env", "bash", "-euo", "pipefail", "-c", script],
             cwd=tmp_path,
-            env=os.environ | environment_of(stack) | {"PATH": paths},
+            env=os.environ | environment_of(stack) | {"PATH": paths, "LOGP_HTTP__PORT": str(http_port)},
             capture_output=True,
             text=True,
             check=False,
