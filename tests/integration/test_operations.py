@@ -38,6 +38,11 @@ def test_status_says_who_owns_what_and_how_far_it_is(deploy: Deploy, protocol: s
     assert text.startswith("1 worker, 2 TopicPartitions, lag 0 records, no commit, 2 never committed\n"), text
     assert len(re.findall(rf"^{deployment.source} +[01]  w1 ", text, re.MULTILINE)) == 2, text
 
+    deployment.wait_metric("w1", "owned_topic_partitions", 2)
+    code, page = deployment.get("w1", "/")
+    assert code == 200, page
+    assert re.search(r"Ready: member of the group.*2 TopicPartitions are owned", page, re.DOTALL), page
+
     assert deployment.stop_all() == {"w1": 0}
     deployment.kafka.produce(deployment.source, some_records(3, partitions=1))
     code, text = deployment.run("status", "--json")

@@ -1,4 +1,4 @@
-"""One HTTP port: /livez (the loop moves), /readyz (a member of the group that its brokers answer), /metrics."""
+"""One HTTP port: /livez (the loop moves), /readyz (a member of the group that its brokers answer), /metrics, a page."""
 
 from __future__ import annotations
 
@@ -61,8 +61,10 @@ class Health:
 class HealthServer:
     """Serves the probes from a thread of its own."""
 
-    def __init__(self, host: str, port: int, *, health: Health, exposition: Callable[[], bytes]) -> None:
-        """Listen; `start` begins to answer.
+    def __init__(
+        self, host: str, port: int, *, health: Health, exposition: Callable[[], bytes], page: Callable[[], bytes]
+    ) -> None:
+        """Listen; `start` begins to answer. `page` is what stands at `/`.
 
         Raises:
             StopError: the port is taken, or the address is none of this machine's.
@@ -76,11 +78,13 @@ class HealthServer:
                 path = self.path.partition("?")[0]
                 if path == "/metrics":
                     self._send(200, exposition(), "text/plain; version=0.0.4; charset=utf-8")
+                elif path == "/":
+                    self._send(200, page(), "text/html; charset=utf-8")
                 elif path in probes:
                     answer = probes[path]()
                     self._send(200 if answer.well else 503, f"{answer.text}\n".encode(), "text/plain; charset=utf-8")
                 else:
-                    self._send(404, b"/livez /readyz /metrics\n", "text/plain; charset=utf-8")
+                    self._send(404, b"/ /livez /readyz /metrics\n", "text/plain; charset=utf-8")
 
             def _send(self, status: int, body: bytes, content_type: str) -> None:
                 self.send_response(status)

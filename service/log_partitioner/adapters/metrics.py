@@ -204,6 +204,10 @@ class PrometheusMetrics:
         """Put a value into a histogram."""
         self._series("histogram", name, labels).observe(value)
 
+    def series(self, name: str) -> list[tuple[dict[str, str], float]]:
+        """Return the values of a gauge by their labels; any thread."""
+        return [(sample.labels, sample.value) for metric in self._metrics[name].collect() for sample in metric.samples]
+
     def exposition(self) -> bytes:
         """Write all metrics in Prometheus' text format; any thread."""
         return generate_latest(self._registry)

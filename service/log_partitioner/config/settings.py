@@ -269,7 +269,7 @@ class VerifySettings(Section):
 
 
 class HttpSettings(Section):
-    """One port for /livez, /readyz and /metrics."""
+    """One port for /livez, /readyz, /metrics, and a page for people at /."""
 
     host: str = "0.0.0.0"  # noqa: S104 - probes come from outside the pod
     """Address to listen on."""

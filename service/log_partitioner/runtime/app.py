@@ -26,6 +26,7 @@ from log_partitioner.adapters.kafka.topics import KafkaTopics
 from log_partitioner.adapters.metrics import PrometheusMetrics
 from log_partitioner.adapters.object_store import S3Store
 from log_partitioner.adapters.preflight import Ask, Preflight, ask_once
+from log_partitioner.adapters.run_page import run_page
 from log_partitioner.adapters.schema_registry import ASK_S, SchemaRegistry
 from log_partitioner.adapters.spool import DiskJournal, DiskSpool
 from log_partitioner.batch.fast_lane import why_no_lane
@@ -98,7 +99,9 @@ class Process:
             beat=self.health.beat,
             now_s=self.clock.now_s,
         )
-        server = HealthServer(settings.http.host, settings.http.port, health=self.health, exposition=self._exposition)
+        server = HealthServer(
+            settings.http.host, settings.http.port, health=self.health, exposition=self._exposition, page=self._page
+        )
         self.http_port = server.port
         self._without_max_s = settings.flush.no_membership_max_s
         self._part_at_s = self._looked_at_s = self.clock.now_s()
@@ -298,6 +301,12 @@ class Process:
         """Name the reason that keeps us from the brokers, or out of the group."""
         refusal = self._brokers.refusal()
         return self._brokers.trouble() or (None if refusal is None else refusal.text)
+
+    def _page(self) -> bytes:
+        ready = self.health.ready()
+        state = f"{'Ready' if ready.well else 'Not ready'}: {ready.text}"
+        flushes, now_s = self.worker.flusher.recent, self.clock.wall_ms() / 1000
+        return run_page(self._settings, state, self.metrics.series, flushes, now_s=now_s)
 
     def _exposition(self) -> bytes:
         self.metrics.set("ready", self.health.ready().well)

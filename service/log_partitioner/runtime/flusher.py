@@ -85,12 +85,11 @@ class Flusher:
     def __post_init__(self) -> None:
         self.cost = FlushCost()
         self.seal_rules = seal_rules(self.settings)
-        self._prefix = self.settings.s3.prefix
         self._budget, self._kafka = self.settings.flush, self.settings.kafka
-        self._membership = self.ports.consumer.membership
+        self._prefix, self._membership = self.settings.s3.prefix, self.ports.consumer.membership
+        self.recent: tuple[tuple[int, BatchCommitted], ...] = ()  # with the time of each in ms, for the run page
         self._seq = 0
-        self._warned_ways: set[tuple[TopicPartition, str]] = set()
-        self._known_schemas: set[str] = set()
+        self._warned_ways, self._known_schemas = set[tuple[TopicPartition, str]](), set[str]()
         self._known_until = Deadline.after(KNOWN_SCHEMAS_S, self.ports.clock.now_s)
         self._log = structlog.get_logger("flusher")
 
@@ -344,6 +343,7 @@ class Flusher:
             member_generation=membership.generation,
         )
         tell(self._log.info, committed)
+        self.recent = (*self.recent[-7:], (self.ports.clock.wall_ms(), committed))
         self.ports.metrics.add("flushes", reason=reason.value, outcome="committed")
         self._report_replays(batch)
         for name in ("objects", "references", "object_bytes"):

@@ -24,7 +24,9 @@ class Bench:
         self.clock = FakeClock()
         self.trouble: str | None = None
         self.health = Health(self.clock, live_max_s=360.0, trouble=lambda: self.trouble)
-        self.server = HealthServer("127.0.0.1", 0, health=self.health, exposition=lambda: b"log_partitioner_x 1\n")
+        self.server = HealthServer(
+            "127.0.0.1", 0, health=self.health, exposition=lambda: b"log_partitioner_x 1\n", page=lambda: b"<h1>"
+        )
         self.server.start()
 
     def get(self, path: str) -> tuple[int, str]:
@@ -87,16 +89,17 @@ def test_metrics_are_served(bench: Bench) -> None:
 def test_query_does_not_matter_and_other_paths_are_not_there(bench: Bench) -> None:
     """Some probes add a query."""
     assert bench.get("/livez?verbose")[0] == 200
-    assert bench.get("/")[0] == 404
+    assert bench.get("/?again") == (200, "<h1>")
+    assert bench.get("/other")[0] == 404
 
 
 def test_port_that_is_taken_and_address_that_is_not_ours_are_told_with_their_settings(bench: Bench) -> None:
     """One sentence: both settings, the system's word."""
     taken = f"http.host 127.0.0.1 and http.port {bench.server.port}: Address already in use"
     with pytest.raises(StopError, match=taken):
-        HealthServer("127.0.0.1", bench.server.port, health=bench.health, exposition=bytes)
+        HealthServer("127.0.0.1", bench.server.port, health=bench.health, exposition=bytes, page=bytes)
     with pytest.raises(StopError, match=r"http.host 192\.0\.2\.1 and http.port 0: Cannot assign requested address"):
-        HealthServer("192.0.2.1", 0, health=bench.health, exposition=bytes)
+        HealthServer("192.0.2.1", 0, health=bench.health, exposition=bytes, page=bytes)
 
 
 @pytest.mark.parametrize("said", [b"", b"GET /livez HT"], ids=["nothing", "half a request"])
@@ -124,7 +127,7 @@ def test_client_that_goes_away_before_its_answer_leaves_no_traceback(capfd: pyte
         asked.set()
         return bytes(1 << 20)
 
-    server = HealthServer("127.0.0.1", 0, health=Health(FakeClock(), live_max_s=1.0), exposition=exposition)
+    server = HealthServer("127.0.0.1", 0, health=Health(FakeClock(), live_max_s=1.0), exposition=exposition, page=bytes)
     server.start()
     client.connect(("127.0.0.1", server.port))
     client.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
