@@ -90,14 +90,18 @@ class Book(msgspec.Struct, kw_only=True):
         return [one.figures[CPU] / least[one.round] for one in found if one.round in least]
 
     def unrest(self) -> list[str]:
-        """Return why this run was not quiet, a sentence each; none if it was."""
-        sentences = [f"load average {load:.2f} before it" for load in self.loads if load >= QUIET_LOAD]
-        for workload in self.workloads:
-            least = self.values(workload, F, CPU)
-            spread = (max(least) - min(least)) / statistics.median(least) if least else 0.0
-            if spread >= QUIET_SPREAD:
-                sentences.append(f"F of {workload} varied by {spread:.0%}")
+        """Return why this run was not quiet, a sentence for each reason; none if it was."""
+        sentences = []
+        if loads := [f"{load:.2f}" for load in self.loads if load >= QUIET_LOAD]:
+            sentences.append(f"load average {', '.join(loads)} before its runs")
+        spreads = {workload: _spread(self.values(workload, F, CPU)) for workload in self.workloads}
+        if noisy := [f"{spread:.0%} ({workload})" for workload, spread in spreads.items() if spread >= QUIET_SPREAD]:
+            sentences.append(f"F varied by {', '.join(noisy)}")
         return sentences
+
+
+def _spread(values: list[float]) -> float:
+    return (max(values) - min(values)) / statistics.median(values) if values else 0.0
 
 
 def read_book(file: Path) -> Book:
