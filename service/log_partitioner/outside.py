@@ -112,7 +112,13 @@ def connect(settings: Settings) -> bool:
     if not brokers.is_missing:
         answers += ask_once(asks_of_kafka(settings))
         misfit = misfit_of(settings)
-        answers.append(Need("the newest records of the source fit the settings", misfit or None, is_warning=True))
+        answers.append(
+            Need(
+                "the newest records of the source fit the settings, or are too few to tell",
+                misfit or None,
+                is_warning=True,
+            )
+        )
     for answer in answers:
         word = "ok" if answer.problem is None else "doubtful" if answer.is_warning else "missing"
         sys.stdout.write(f"{word}: {answer.problem or answer.subject}\n")

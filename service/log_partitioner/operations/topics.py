@@ -14,6 +14,7 @@ from log_partitioner.usage import argument_of
 
 NAME = "topics"
 ANSWER_S = 60.0
+THERE_S = 10.0  # to say whether they are there: an address that is wrong is told soon
 BROKERS_DEFAULT = -1
 DURABLE_FROM = 3  # replicas: two of them then have a message before it counts (DESIGN, conditions)
 MESSAGE_BYTES_DEFAULT = 1_000_000  # Kafka's max.message.bytes is a little more; a batch of one message, too
@@ -49,13 +50,13 @@ def main(options: argparse.Namespace, settings: Settings) -> int:
     Exit codes:
       0   all are there (a dry run: would be)
       1   one is not, or is compacted
-      2   settings or arguments are wrong
+      2   brokers do not tell, or settings or arguments are wrong
 
     More: docs/ACCESS.md
     """
     kafka, client = settings.kafka, consumer_options(settings, worker=NAME)
     plans = plans_of(kafka, options.partitions, options.replication_factor, options.retention)
-    with KafkaTopics.of(kafka) as topics:
+    with KafkaTopics.of(kafka, answer_s=THERE_S) as topics:
         there = {plan.name: len(topics.topic_partitions(plan.name, may_be_absent=True)) for plan in plans}
     problems = create_topics(
         client, [plan for plan in plans if not there[plan.name]], is_dry_run=options.dry_run, timeout_s=ANSWER_S

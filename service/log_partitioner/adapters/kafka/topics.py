@@ -85,7 +85,7 @@ class KafkaTopics:
         self._clients: dict[str, confluent_kafka.Consumer] = {}
 
     @classmethod
-    def of(cls, settings: KafkaSettings) -> Self:
+    def of(cls, settings: KafkaSettings, *, answer_s: float | None = None) -> Self:
         """Ask and read as audits and jobs do: everything committed, a minute for each answer.
 
         Raises:
@@ -93,13 +93,13 @@ class KafkaTopics:
         """
         options = {
             **PINNED_CONSUMER,
-            "log_level": 3,
+            "log_level": 2,  # the library repeats each second what the error says once
             **given_options(settings, "consumer"),
             "bootstrap.servers": settings.bootstrap_servers,
             "group.id": settings.group_id,  # to ask for its committed offsets; it is never joined
             "fetch.wait.max.ms": 50,
         }
-        return cls(options, wait=lambda: Deadline.after(ANSWER_S, time.monotonic))
+        return cls(options, wait=lambda: Deadline.after(answer_s or ANSWER_S, time.monotonic))
 
     def __enter__(self) -> Self:
         return self
