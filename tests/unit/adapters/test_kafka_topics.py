@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,6 +15,7 @@ from log_partitioner.adapters.kafka.topics import KafkaTopics, UnansweredError
 from log_partitioner.boundary import END_OFFSET, FIRST_OFFSET
 from log_partitioner.config.settings import KafkaSettings
 from log_partitioner.config.source_topics import SourceNames
+from log_partitioner.control.deadline import Deadline
 from log_partitioner.errors import CouldNotTellError
 from tests.fakes.records import P0
 
@@ -155,3 +157,16 @@ def test_silence_is_told(topics: KafkaTopics, monkeypatch: pytest.MonkeyPatch) -
     assert next(read).offset == 3
     with pytest.raises(UnansweredError, match="not read in time"):
         next(read)
+
+
+def test_client_that_gets_no_token_leaves_the_question_unanswered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The binding says so by a SystemError if the callback for a token fails while a client is made."""
+
+    def refuse(_options: dict[str, Any], **_: Any) -> Consumer:
+        raise SystemError("returned a result with an exception set")
+
+    monkeypatch.setattr(confluent_kafka, "Consumer", refuse)
+    options = {"bootstrap.servers": "nowhere:1", "oauth_cb": str}
+    asking = KafkaTopics(options, wait=lambda: Deadline.after(1, time.monotonic), log_as="test")
+    with pytest.raises(UnansweredError, match="no token to log in"):
+        asking.topic_partitions("app")

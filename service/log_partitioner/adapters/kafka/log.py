@@ -213,6 +213,10 @@ def _made(kind: Callable[..., C], options: dict[str, Any], logger: logging.Logge
         if isinstance(error, KafkaException) and error.args[0].code() == KafkaError.SASL_AUTHENTICATION_FAILED:
             raise TokenError(f"no token to log in to Kafka with: {text}") from error
         raise StopError(f"the client library refuses its settings: {text}") from error
+    except SystemError as error:  # the binding's, if the callback for a token fails while a client is made
+        if "oauth_cb" not in options:
+            raise
+        raise TokenError("no token to log in to Kafka with") from error
 
 
 def describe(error: KafkaError) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from log_partitioner.boundary import END_OFFSET, FIRST_OFFSET
 from log_partitioner.config.settings import KafkaSettings
 from log_partitioner.config.source_topics import SourceNames
 from log_partitioner.control.deadline import Deadline
-from log_partitioner.errors import CouldNotTellError, SourceError
+from log_partitioner.errors import CouldNotTellError, SourceError, TokenError
 from log_partitioner.formats.model import HEADERS_UNREADABLE, SourceRecord, TopicPartition, readable
 from log_partitioner.patience import Patience, close_or_leave
 
@@ -274,6 +274,9 @@ class KafkaTopics:
             return answer_of(until, lambda: call(until.timeout_s()), self._patience)
         except KafkaException as error:
             raise UnansweredError(f"{what} of {self._options['bootstrap.servers']}", error.args[0]) from error
+        except TokenError as error:  # the first question makes the client
+            refused = KafkaError(KafkaError.SASL_AUTHENTICATION_FAILED, str(error))
+            raise UnansweredError(f"{what} of {self._options['bootstrap.servers']}", refused) from error
 
 
 def _assign(client: confluent_kafka.Consumer, offsets: Mapping[TopicPartition, int]) -> None:
