@@ -69,7 +69,7 @@ class Cluster:
         self._directory = directory
         self._helm = shutil.which("helm", path=f"{ROOT / '.local' / 'bin'}{os.pathsep}{os.environ['PATH']}") or "helm"
 
-    def run(self, program: str, *arguments: str, may_fail: bool = False, text: str | None = None) -> str:
+    def run(self, program: str, *arguments: str, may_fail: bool = False) -> str:
         """Run a program; return what it wrote to both streams.
 
         Raises:
@@ -77,15 +77,15 @@ class Cluster:
         """
         command = [self._helm if program == "helm" else program, "--namespace", self._namespace, *arguments]
         done = subprocess.run(
-            command, input=text, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, timeout=1200
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, timeout=1200
         )
         if done.returncode and not may_fail:
             raise Unexpected(f"{' '.join(command[3:7])}: exit {done.returncode}: {done.stdout.strip()[-1500:]}")
         return done.stdout
 
-    def kubectl(self, *arguments: str, may_fail: bool = False, text: str | None = None) -> str:
+    def kubectl(self, *arguments: str, may_fail: bool = False) -> str:
         """Run kubectl."""
-        return self.run("kubectl", *arguments, may_fail=may_fail, text=text)
+        return self.run("kubectl", *arguments, may_fail=may_fail)
 
     def upgrade(self, chart: Path, *values: Values, wait_s: int = 600, may_fail: bool = False) -> str:
         """Install or upgrade the release; values in front give way to those behind."""
@@ -141,6 +141,12 @@ def wait_for(what: str, is_so: Callable[[], bool], timeout_s: float) -> None:
         time.sleep(0.5)
 
 
+def image_values(image: str) -> Values:
+    """Return the chart's values for an image that the nodes hold."""
+    repository, _, tag = image.rpartition(":")
+    return {"repository": repository, "tag": tag, "pullPolicy": "Never"}
+
+
 class Acceptance:
     """The steps, in their order; each is a method that returns what it saw."""
 
@@ -166,12 +172,11 @@ class Acceptance:
             lambda: generate(settings.ending_at(time.time_ns() // 1_000_000)),
         )
 
-    def values(self, image: str, **more: Any) -> Values:
+    def values(self, image: str) -> Values:
         """Return the values of three workers of this image."""
-        repository, _, tag = image.rpartition(":")
         return {
             "replicaCount": WORKERS,
-            "image": {"repository": repository, "tag": tag, "pullPolicy": "Never"},
+            "image": image_values(image),
             "config": {
                 "kafka": {
                     "bootstrap_servers": self.bootstrap,
@@ -183,7 +188,6 @@ class Acceptance:
             },
             "secret": {"name": SECRET},
             **SMALL,
-            **more,
         }
 
     @property
@@ -338,10 +342,9 @@ class Acceptance:
 
     def jobs(self) -> dict[str, Any]:
         """Run each job of the pipeline once, as a Job of its CronJob."""
-        repository, _, tag = self.options.pipeline_image.rpartition(":")
         pipeline = {
             "enabled": True,
-            "image": {"repository": repository, "tag": tag, "pullPolicy": "Never"},
+            "image": image_values(self.options.pipeline_image),
             "config": {"catalog": {"type": "postgres", "uri": self.options.catalog, "user": self.options.catalog_user}},
             "resources": {"requests": {"cpu": "50m", "memory": "1Gi"}, "limits": {"memory": "4Gi"}},
             "table": {"as": "CronJob", "suspend": True},
@@ -361,15 +364,19 @@ class Acceptance:
             self.cluster.kubectl("create", "job", f"once-{job}", f"--from={cron}")
             wait_for(f"the job {job}", partial(self._has_ended, f"job/once-{job}"), 600)
             lines = self.cluster.kubectl("logs", f"job/once-{job}", "--tail=400").strip().splitlines()
-            status = json.loads(self.cluster.kubectl("get", f"job/once-{job}", "--output=json"))["status"]
+            status = self._status_of(f"job/once-{job}")
             if not status.get("succeeded"):
                 raise Unexpected(f"{job}: {status}: {lines[-15:]}")
             ended[job] = {"s": round(time.monotonic() - begin, 1), "said": lines[-1:]}
         return {"jobs": ended}
 
     def _has_ended(self, job: str) -> bool:
-        status = json.loads(self.cluster.kubectl("get", job, "--output=json"))["status"]
+        status = self._status_of(job)
         return bool(status.get("succeeded") or status.get("failed"))
+
+    def _status_of(self, job: str) -> dict[str, Any]:
+        status: dict[str, Any] = json.loads(self.cluster.kubectl("get", job, "--output=json"))["status"]
+        return status
 
     def audited(self) -> dict[str, Any]:
         """Audit from outside the cluster: each entry of the source is in one reference or one dead letter."""
@@ -383,11 +390,14 @@ class Acceptance:
 
     def lag(self) -> int:
         """Return the records that no worker has committed."""
-        return sum(row["lag"] or 0 for row in json.loads(self._ask("status", "--json"))["topic_partitions"])
+        return self._sum("lag")
 
     def committed(self) -> int:
         """Return the offsets that are committed."""
-        return sum(row["committed"] or 0 for row in json.loads(self._ask("status", "--json"))["topic_partitions"])
+        return self._sum("committed")
+
+    def _sum(self, column: str) -> int:
+        return sum(row[column] or 0 for row in json.loads(self._ask("status", "--json"))["topic_partitions"])
 
     def _ask(self, *command: str) -> str:
         variables = own_variables() | {

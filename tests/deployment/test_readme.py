@@ -1,4 +1,4 @@
-"""What README shows is so: the reference that it shows is read by the lines that it shows."""
+"""README's lines read the reference that README shows."""
 
 import io
 import json
@@ -66,5 +66,5 @@ def test_reference_of_readme_is_a_part_of_a_message_and_is_read_by_its_lines(mon
 
 
 def test_readme_is_read_in_five_minutes() -> None:
-    """What is longer belongs to a page of docs/."""
+    """Longer texts belong to a page of docs/."""
     assert len(README.split()) <= 900

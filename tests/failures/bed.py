@@ -1,4 +1,4 @@
-"""What one failure is played on: brokers, a store, workers that are started again as a kubelet does, a Prometheus.
+"""The bed of one failure: brokers, a store, workers that are started again as a kubelet does, a Prometheus.
 
 The Prometheus has the chart's rules. Their windows and `for` are divided by FACTOR, and so are its interval, a flush's
 and the pauses between two starts of a process; nothing else of the rules is changed.

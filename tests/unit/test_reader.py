@@ -241,7 +241,7 @@ def test_table_has_typed_columns_and_text_where_values_disagree() -> None:
 
 
 def test_table_of_pandas_has_times_as_such_and_numbers() -> None:
-    """What people group and sort by."""
+    """The columns that people group and sort by."""
     frame = to_pandas(read([ANN, BOB], Pack()))
 
     assert frame["_meta.event_time"].dt.hour.tolist() == [4, 4, 4, 4]

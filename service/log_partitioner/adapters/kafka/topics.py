@@ -259,7 +259,11 @@ class KafkaTopics:
         if isolation not in self._clients:
             options = {**self._options, "isolation.level": isolation}
             name, kind = self._log_as, confluent_kafka.Consumer
-            self._clients[isolation] = kind(options) if name is None else make_client(kind, name, options)
+            try:
+                self._clients[isolation] = kind(options) if name is None else make_client(kind, name, options)
+            except TokenError as error:
+                refused = KafkaError(KafkaError.SASL_AUTHENTICATION_FAILED, str(error))
+                raise UnansweredError(f"a client of {options['bootstrap.servers']}", refused) from error
         return self._clients[isolation]
 
     def _offsets(
@@ -274,9 +278,6 @@ class KafkaTopics:
             return answer_of(until, lambda: call(until.timeout_s()), self._patience)
         except KafkaException as error:
             raise UnansweredError(f"{what} of {self._options['bootstrap.servers']}", error.args[0]) from error
-        except TokenError as error:  # the first question makes the client
-            refused = KafkaError(KafkaError.SASL_AUTHENTICATION_FAILED, str(error))
-            raise UnansweredError(f"{what} of {self._options['bootstrap.servers']}", refused) from error
 
 
 def _assign(client: confluent_kafka.Consumer, offsets: Mapping[TopicPartition, int]) -> None:
