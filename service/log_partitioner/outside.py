@@ -25,6 +25,7 @@ from log_partitioner.partitioning.partitioner import Rejection
 from log_partitioner.trial import newest
 
 SAMPLE_RECORDS, SAMPLE_ENTRIES = 200, 2000
+ENTRIES_TO_HOLD_UP = 100  # fewer keep no worker from being ready
 _BROKERS_S = 8.0  # an unknown host or a silent broker is told within five
 
 
@@ -51,9 +52,10 @@ def asks_of_kafka(settings: Settings) -> list[Ask]:
     return [KafkaNeeds(settings.kafka, consumer_options(settings, worker=settings.worker)).ask]
 
 
-def misfit_of(settings: Settings) -> str:
+def misfit_of(settings: Settings, *, entries_min: int = ENTRIES_TO_HOLD_UP) -> str:
     """Say that the newest records of a source topic do not fit the settings; empty if they fit, or are too few to tell.
 
+    Fewer than `entries_min` entries are too few.
     Blocks for up to a minute if a producer's open transaction holds the source up. A worker that would turn these
     records into dead letters is not ready, so that a rollout stops at it; at a topic that only a pattern matches it
     does not if another one fits. The check itself publishes nothing (DESIGN 3.9).
@@ -81,7 +83,7 @@ def misfit_of(settings: Settings) -> str:
                         break
         except LogPartitionerError:
             continue  # whoever needs the topic says what is wrong with it
-        if entries < SAMPLE_RECORDS // 2:
+        if entries < entries_min:
             continue
         if dead.total() < settings.dead_letters.share_max * entries:
             has_fit = True
@@ -111,10 +113,10 @@ def connect(settings: Settings) -> bool:
     answers.append(brokers := _ask_brokers(settings))
     if not brokers.is_missing:
         answers += ask_once(asks_of_kafka(settings))
-        misfit = misfit_of(settings)
+        misfit = misfit_of(settings, entries_min=1)
         answers.append(
             Need(
-                "the newest records of the source fit the settings, or are too few to tell",
+                "the newest records of the source fit the settings, or there are none",
                 misfit or None,
                 is_warning=True,
             )

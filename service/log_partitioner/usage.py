@@ -23,7 +23,7 @@ class _Help(argparse.HelpFormatter):
 def describe(parser: argparse.ArgumentParser, command: Callable[[argparse.Namespace], int]) -> None:
     """Let a parser run this command, and show its docstring: options stand before its example.
 
-    Parsers within it, as of `offsets show`, have the same example and exit codes.
+    Parsers within it, as of `offsets show`, have the same example and exit codes, and its text if they have none.
     """
     about, below, rest = (inspect.getdoc(command) or "").partition(_BELOW)
     parser.description, parser.epilog = about, below.lstrip() + rest
@@ -32,7 +32,8 @@ def describe(parser: argparse.ArgumentParser, command: Callable[[argparse.Namesp
     for action in parser._actions:  # noqa: SLF001 - argparse has no other way to ask for them
         if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
             for inner in action.choices.values():
-                inner.epilog, inner.formatter_class = parser.epilog, _Help
+                inner.description, inner.epilog = inner.description or about, parser.epilog
+                inner.formatter_class = _Help
 
 
 def argument_of(parse: Callable[[object], object]) -> Callable[[str], object]:

@@ -144,8 +144,9 @@ def test_topics_are_created_once_and_never_changed(deploy: Deploy, kafka: KafkaH
     kafka.create_topic(made["dead_letters"], partitions=3, config={"cleanup.policy": "compact"})
     expected = [(2, "created"), (1, "created"), (3, "is there"), (1, "created")]
     assert create("--partitions", "2", "--retention", "90d") == (1, expected)
-    code, text = deployment.run("topics", "create", **settings)
+    code, text = deployment.run("topics", "create", LOGP_KAFKA__SOURCE_TOPICS=made["references"] + "-not", **settings)
     assert code == 1
+    assert text.count("-not is not there: it is yours to create") == 1, text
     assert f"topic {made['dead_letters']} (kafka.dead_letters_topic) has cleanup.policy compact" in text, text
     assert text.count("is there") == len(made), text
 

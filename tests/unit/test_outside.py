@@ -42,7 +42,7 @@ class Topics:
             raise CouldNotTellError(f"no topic {topic}")
         for number, value in enumerate(self._values[:count]):
             self.taken += 1
-            yield SourceRecord(APP, number, NOW_MS, None, value and json.dumps(value).encode(), ())
+            yield SourceRecord(APP, number, NOW_MS, None, None if value is None else json.dumps(value).encode(), ())
 
 
 @pytest.fixture
@@ -101,6 +101,13 @@ def test_topic_that_came_to_match_a_pattern_holds_up_no_rollout_if_others_fit(
 def test_nothing_is_told_over_too_little_or_a_source_of_that_kind(sample: Any, values: list[Any]) -> None:
     """A topic that is not there, tombstones, empty lists, few records; and three good ones of 200."""
     sample(values)
+    assert misfit_of(settings()) == ""
+
+
+def test_whoever_asks_by_hand_is_told_of_a_single_record(sample: Any) -> None:
+    """A first try has few; a worker waits for more before it calls itself not ready."""
+    sample([{}])
+    assert "1 of its newest 1 entries would be dead" in misfit_of(settings(), entries_min=1)
     assert misfit_of(settings()) == ""
 
 

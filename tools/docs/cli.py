@@ -28,15 +28,15 @@ def _commands(parser: argparse.ArgumentParser, *, depth: int) -> Iterator[str]:
     for inner in parser._actions:  # noqa: SLF001 - argparse has no other way to ask for them
         if isinstance(inner, argparse._SubParsersAction):  # noqa: SLF001
             for command in inner.choices.values():
-                yield _part(command, depth=depth, repeats=command.epilog == parser.epilog)
+                yield _part(command, parser, depth=depth)
                 yield from _commands(command, depth=depth + 1)
 
 
-def _part(command: argparse.ArgumentParser, *, depth: int, repeats: bool) -> str:
+def _part(command: argparse.ArgumentParser, above: argparse.ArgumentParser, *, depth: int) -> str:
     text = [
         f"{'#' * depth} {command.prog}",
-        command.description or "",
-        "" if repeats else _epilog(command.epilog or ""),
+        "" if command.description == above.description else command.description or "",
+        "" if command.epilog == above.epilog else _epilog(command.epilog or ""),
     ]
     rows = [_row(action) for action in command._actions if _is_shown(action)]  # noqa: SLF001
     return "\n\n".join(filter(None, [*text, table(("argument", "meaning"), rows).rstrip() if rows else ""])) + "\n"

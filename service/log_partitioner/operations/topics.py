@@ -42,7 +42,7 @@ def main(options: argparse.Namespace, settings: Settings) -> int:
     """Create the topics of references, flush records, dead letters and backfills.
 
     A topic that is there is never changed; its faults are told, with the command that mends them. The source topics are
-    yours.
+    yours to create.
 
     Example:
       log-partitioner topics create --replication-factor 3 --retention 365d --dry-run
@@ -58,6 +58,8 @@ def main(options: argparse.Namespace, settings: Settings) -> int:
     plans = plans_of(kafka, options.partitions, options.replication_factor, options.retention)
     with KafkaTopics.of(kafka, answer_s=THERE_S) as topics:
         there = {plan.name: len(topics.topic_partitions(plan.name, may_be_absent=True)) for plan in plans}
+        sources = topics.source_topics(kafka.sources)
+        absent = [name for name in sources if not topics.topic_partitions(name, may_be_absent=True)]
     problems = create_topics(
         client, [plan for plan in plans if not there[plan.name]], is_dry_run=options.dry_run, timeout_s=ANSWER_S
     )
@@ -77,6 +79,8 @@ def main(options: argparse.Namespace, settings: Settings) -> int:
     doubts = [need for need in KafkaNeeds(kafka, client).ask_keeping() if need.problem]
     for need in doubts:
         write_note(str(need.problem))
+    for name in absent:
+        write_note(f"source topic {name} is not there: it is yours to create")
     return 1 if any(problems.values()) or any(need.is_missing for need in doubts) else 0
 
 
