@@ -7,10 +7,10 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from tools.chaos.faults import KINDS
-from tools.chaos.matrix import Store, done_cells
+from tools.chaos.matrix import done_cells
 
 Figures = dict[str, Any]
 
@@ -38,7 +38,7 @@ def evidence_page(directory: Path) -> str:
     tables = {
         "answer": _answer([*runs, *cells.values(), *python_cells.values()], seeds),
         "unclean": _unclean([*runs, *cells.values(), *python_cells.values()]),
-        "matrix": _matrix({"fast": cells, "Python": python_cells}),
+        "matrix": _matrix([cells, python_cells]),
         "faults": _faults([*runs, *cells.values(), *python_cells.values()]),
         "runs": _runs(runs),
         "course": _course(pieces),
@@ -104,24 +104,24 @@ def _findings(run: Figures) -> int:
     return sum(audit["findings"].values()) or int(audit["verdict"] != "clean")
 
 
-def _matrix(lanes: Mapping[str, Mapping[str, Figures]]) -> str:
-    """Rows are who is bounced, how and in which protocol, one that is no more too; columns the lane and the store."""
-    stores = get_args(Store)
-    rows: dict[tuple[str, str], dict[tuple[str, str], Figures]] = {}
-    for lane, cells in lanes.items():
+def _matrix(lanes: Iterable[Mapping[str, Figures]]) -> str:
+    """Rows are who is bounced, how and in which protocol, an old one too; each over all lanes and stores."""
+    rows: dict[tuple[str, str], list[Figures]] = {}
+    for cells in lanes:
         for name, figures in sorted(cells.items()):
             how, whom, _ = name.split("-", 2)
-            rows.setdefault((f"{how} {whom}", figures["protocol"]), {})[lane, figures["store"]] = figures
-    columns = [(lane, store) for lane in lanes for store in stores]
-    lines = [(*row, *(_cell(found.get(column)) for column in columns)) for row, found in rows.items()]
-    return _table(("bounced", "protocol", *(f"{lane}, store {store}" for lane, store in columns)), lines)
+            rows.setdefault((f"{how} {whom}", figures["protocol"]), []).append(figures)
+    lines = [(*row, len(cells), _not_clean(cells), *_recovery(cells)) for row, cells in rows.items()]
+    return _table(("bounced", "protocol", "cells", "not clean", "median of the median cell, s", "longest, s"), lines)
 
 
-def _cell(figures: Figures | None) -> str:
-    if figures is None:
-        return "not played"
-    [recovery] = figures["recovery_s"].values()
-    return "; ".join([*figures["violations"], f"{recovery['p50']} / {recovery['max']}"])
+def _recovery(cells: Sequence[Figures]) -> tuple[float, float]:
+    found = [recovery for cell in cells for recovery in cell["recovery_s"].values()]
+    return sorted(one["p50"] for one in found)[len(found) // 2], max(one["max"] for one in found)
+
+
+def _not_clean(runs: Iterable[Figures]) -> str:
+    return "; ".join(violation for run in runs for violation in run["violations"]) or "none"
 
 
 def _faults(runs: Sequence[Figures]) -> str:
@@ -141,27 +141,29 @@ def _faults(runs: Sequence[Figures]) -> str:
 
 
 def _runs(runs: Sequence[Figures]) -> str:
-    head = ("date", "run", "protocol", "lane", "minutes", "faults", "records", "flushes", "given up", "verdict")
+    """Add up the runs of one kind, protocol and lane."""
+    alike: dict[tuple[str, ...], list[Figures]] = {}
+    for run in runs:
+        alike.setdefault((run["kind"], run["protocol"], ", ".join(run["lane"])), []).append(run)
     rows = [
         (
-            run["date"],
-            run["kind"],
-            run["protocol"],
-            ", ".join(run["lane"]),
-            round(run["seconds"] / 60),
-            sum(run["faults"].values()),
-            f"{run['records']:,}",
-            f"{run['flushes']:,}",
-            ", ".join(f"{cause} {times}" for cause, times in run["batches_given_up"].items()) or "none",
-            "; ".join(run["violations"]) or "clean",
+            *what,
+            len(own),
+            round(sum(run["seconds"] for run in own) / 60),
+            sum(sum(run["faults"].values()) for run in own),
+            f"{sum(run['records'] for run in own):,}",
+            f"{sum(run['flushes'] for run in own):,}",
+            f"{sum(sum(run['batches_given_up'].values()) for run in own):,}",
+            _not_clean(own),
         )
-        for run in runs
+        for what, own in alike.items()
     ]
-    return _table(head, rows)
+    head = ("kind", "protocol", "fast lane", "runs", "minutes", "faults", "records", "flushes", "discarded batches")
+    return _table((*head, "not clean"), rows)
 
 
 def _course(pieces: Sequence[Figures]) -> str:
-    """Show what the worker that is never killed held at the begin, each quarter and the end of each piece."""
+    """Show what the worker that is never killed held: memory at the begin, each quarter and the end of each run."""
     rows = [
         (
             piece["date"],
@@ -169,9 +171,7 @@ def _course(pieces: Sequence[Figures]) -> str:
             f"{piece['audits_on_the_way']}"
             + (f" ({without} could not tell)" if (without := piece.get("audits_that_could_not_tell")) else ""),
             " → ".join(f"{kib / 1024:.0f}" for kib in course["rss_kib"]),
-            " → ".join(map(str, course["threads"])),
-            " → ".join(map(str, course["files"])),
-            " → ".join(map(str, course["spool_files"])),
+            *(f"{course[what][0]} → {course[what][-1]}" for what in ("threads", "files", "spool_files")),
         )
         for piece in pieces
         if (course := piece["spared_worker"])
@@ -182,26 +182,26 @@ def _course(pieces: Sequence[Figures]) -> str:
 
 
 def _brokers(runs: Sequence[Figures]) -> str:
-    """Give the newest run of each version and protocol; one that failed has no counts."""
-    counted = ("source_records", "source_entries", "entries_in_dead_letters", "references", "flush_records")
+    """Show the newest run of each version and protocol; one that failed has no counts."""
     newest = {found.group(2, 1): run for run in runs if (found := _BROKER.search(run["test"]))}
-    rows = []
-    for broker in sorted(newest, key=lambda one: [*map(int, one[0].split("."))]):
-        run = newest[broker]
-        counts = [f"{run['audit'][name]:,}" if "audit" in run else "-" for name in counted]
-        verdict = "clean" if run["passed"] else "**failed**"
-        rows.append((*broker, run["at"][:10], round(run["seconds"]), *counts, run.get("discards", 0), verdict))
-    head = ("broker", "protocol", "date", "seconds", "records", "entries", "of them dead letters")
-    return _table((*head, "references", "flushes", "batches given up", "audit"), rows)
+    versions = sorted({version for version, _ in newest}, key=lambda version: [*map(int, version.split("."))])
+    rows = [
+        (version, *(_played(newest.get((version, name))) for name in ("classic", "consumer"))) for version in versions
+    ]
+    return _table(("broker", "classic", "consumer"), rows)
+
+
+def _played(run: Figures | None) -> str:
+    if run is None:
+        return "not played"
+    entries = f", {run['audit']['source_entries']:,} entries" if "audit" in run else ""
+    return ("clean" if run["passed"] else "**failed**") + entries
 
 
 def _seeds(runs: Sequence[Figures]) -> str:
-    happened: Counter[str] = sum((Counter(run["happened"]) for run in runs), Counter())
     spreads = [f"{min(found)}-{max(found)}" for name in _OF_SEEDS if (found := [run[name] for run in runs])]
     rows = [(f"{sum(run['seeds'] for run in runs):,}", sum(len(run["failed"]) for run in runs), *spreads)]
-    head = ("seeds", "failed", *(f"{meaning}, of runs" for meaning in _OF_SEEDS.values()))
-    counts = ", ".join(f"{name} {number:,}" for name, number in sorted(happened.items()))
-    return f"{_table(head, rows)}\n\nWhat happened in them: {counts or 'nothing yet'}."
+    return _table(("seeds", "failed", *(f"{meaning}, of runs" for meaning in _OF_SEEDS.values())), rows)
 
 
 def _fuzzing(runs: Sequence[Figures]) -> str:
