@@ -106,7 +106,7 @@ def _materialize(options: argparse.Namespace) -> int:
       0   done
       2   it could not be done; the line on standard error says why
 
-    More: docs/DESIGN.md, section 8
+    More: docs/PIPELINE.md
     """
     settings = _settings()  # before Spark is imported: what is wrong is told at once
     from log_partitioner_pipeline.jobs import materialize, rebuild  # noqa: PLC0415
@@ -187,7 +187,7 @@ def _backfill(options: argparse.Namespace) -> int:
       0   done
       2   it could not be done; the line on standard error says why
 
-    More: docs/DESIGN.md, section 8
+    More: docs/PIPELINE.md
     """
     settings = _settings()  # before Spark is imported: what is wrong is told at once
     from log_partitioner_pipeline.jobs import backfill  # noqa: PLC0415
@@ -208,7 +208,7 @@ def _compact(options: argparse.Namespace) -> int:
       0   done
       2   it could not be done; the line on standard error says why
 
-    More: docs/DESIGN.md, section 8
+    More: docs/PIPELINE.md
     """
     settings = _settings()  # before Spark is imported: what is wrong is told at once
     from log_partitioner_pipeline.jobs import compact  # noqa: PLC0415
@@ -271,7 +271,7 @@ def _user_activity(options: argparse.Namespace) -> int:
       0   done
       2   it could not be done; the line on standard error says why
 
-    More: docs/DESIGN.md, section 8
+    More: docs/PIPELINE.md
     """
     settings = _settings()  # before Spark is imported: what is wrong is told at once
     from log_partitioner_pipeline.jobs import user_activity  # noqa: PLC0415
