@@ -18,36 +18,35 @@ _WORKLOADS = {
     "N": "hostile, as no real set is: 1,000 users, 2 hours; nested, 300 optional fields of forty kinds of events, "
     "types that disagree for every user, ever new shapes, long floats",
 }
+_SPREAD = ("CPU µs per entry", "multiples of F")
 _HEAD = """# Performance
 
-Made by `make bench` from `docs/performance/figures.json`; do not edit. `python -m bench.page --from
-docs/performance/figures.json` writes it again without measuring.
+Made by `make bench` from `docs/performance/figures.json`, which has more than is shown here; do not edit. `python -m
+bench.page --from docs/performance/figures.json` writes it again without measuring.
 
 """
 _HOW = """
 ## How it was measured
 
-- Everything runs on one machine: Kafka, the S3 server, which keeps objects as files, and what is measured. CPU is the
-  kernel's accounting of the measured process and all that it started; that of Kafka and S3 is not in it.
-- F is a process that reads the same topic and throws its records away, measured in the same round. Multiples of F can
-  be compared between machines; wall times and entries/s cannot, as the servers take part of the same cores.
-- Rounds are interleaved: each goes through all workloads and systems. Cells are the median and (least - most) of all
-  rounds.
-- The worker runs with its default settings and the paths to users and times. CPU is counted from the first assignment
-  to its exit after the last commit; its start is apart. It is told to stop once it has taken every record, so that its
+- Kafka, the S3 server, which keeps objects as files, and the measured process run on one machine. CPU is the kernel's
+  accounting of the measured process and its children, without Kafka and S3.
+- F is a process that reads the same topic and throws its records away, measured in the same round. Compare multiples of
+  F between machines, not wall times and entries/s: the servers take part of the same cores.
+- Each round goes through all workloads and systems. Cells are the median, and the CPU of an entry also (least - most).
+- The worker runs with its default settings and the paths to users and times. CPU counts from the first assignment to
+  the exit after the last commit; its start is apart. It is told to stop once it has taken every record, so that its
   last flush does not wait for the interval.
-- What others take to start is left out, generously: until the session is there and the job is about to be submitted.
-  They get the fields of A as a fixed schema, those of real logs they have to find; the worker finds out schemas as it
-  goes, and proves delivery. After 300 s they are ended.
+- The start of the others is left out until their job is about to be submitted. They get the fields of A as a fixed
+  schema, and have to find those of real logs; the worker finds out all schemas. They are ended after 300 s.
 - *The obvious program*: lists of dicts, fastavro's writer at each flush, `upload_file`, one Kafka transaction. On real
   logs the schema is what the entries of a file have in common, with JSON for values whose types differ.
 - *Spark*: Structured Streaming, `availableNow`, two cores, repartitioned by key (without it: eight times the files),
   Avro to S3 by S3A. Readers have to use its `_spark_metadata`. On real logs it infers one schema from the topic first.
-  Much of its cost there is paid once by a job, and short runs show little else: cloudtrail took it 54 CPU s for 4,000
-  entries and 57 for 30,000. Its µs of an entry, and how many times ours they are, fall with more entries.
-- *Flink*: SQL with parallelism 2 and checkpoints of 30 s to a **local disk**: its S3 file system did not finish when it
-  was tried (of 4,800 multipart uploads 2 were complete when others were done). Its last files wait for a checkpoint,
-  which its wall time and rate show and its CPU does not.
+  A job pays most of its cost there once: cloudtrail took it 54 CPU s for 4,000 entries and 57 for 30,000, so that its
+  µs of an entry fall with more entries.
+- *Flink*: SQL with parallelism 2 and checkpoints of 30 s to a **local disk**: to S3 it did not finish (of 4,800
+  multipart uploads 2 were complete when others were done). Its last files wait for a checkpoint, which its rate shows
+  and its CPU does not.
 - Entries in the files of all of them are counted after each run; a run with a wrong number has no figures.
 """
 
@@ -125,11 +124,9 @@ def _workload(book: Book, name: str) -> str:
     about = (
         f"{amount.records:,} records, {amount.entries:,} entries, {amount.bytes / amount.records:,.0f} bytes a record"
     )
-    kb = amount.bytes / amount.entries / 1000
     costs = {F: book.values(name, F, CPU), **_by_system(book, name, systems, CPU)}
     rows = {
         "CPU µs per entry": costs,
-        "CPU µs per KB": {system: [us / kb for us in several] for system, several in costs.items()},
         "multiples of F": {system: book.times_f(name, system) for system in systems},
         "entries/s": _by_system(book, name, systems, RATE),
         "CPU s of the start, apart": _by_system(book, name, systems, START),
@@ -152,12 +149,17 @@ def _by_system(book: Book, workload: str, systems: list[str], *names: str) -> di
     return {system: next(filter(None, several), []) for system, several in found.items()}
 
 
+def _median(values: list[float]) -> str:
+    return cell([statistics.median(values)] if values else [])
+
+
 def _table(columns: list[str], rows: dict[str, dict[str, list[float]]]) -> Iterator[str]:
     yield "| | " + " | ".join(NAMES.get(column, column) for column in columns) + " |"
     yield "| --- |" + " ---: |" * len(columns)
     for title, values in rows.items():
+        show = cell if title in _SPREAD else _median
         if any(values.values()):
-            yield f"| {title} | " + " | ".join(cell(values.get(column, [])) for column in columns) + " |"
+            yield f"| {title} | " + " | ".join(show(values.get(column, [])) for column in columns) + " |"
     yield ""
 
 
@@ -184,8 +186,7 @@ def _flush_cells(flushes: list[dict[str, float]]) -> str:
 def _stage_cells(figures: dict[str, float]) -> list[str]:
     us = [figures[name] for name in ("record", "plan", "seal")]
     cells = [number(figures["entries"]), *(f"{one:.2f}" for one in us), f"{sum(us) / figures['bytes'] * 1000:.1f}"]
-    cells += [f"{figures['given back']:.2%}", f"{figures['headers']:.1%}"]
-    return [*cells, number(figures["objects"]), number(figures["PUTs"])]
+    return [*cells, f"{figures['given back']:.2%}", f"{figures['headers']:.1%}"]
 
 
 def _more(book: Book) -> str:
@@ -206,16 +207,12 @@ def _more(book: Book) -> str:
 _REAL = f"""Public logs: Windows events as four collectors write them (nxlog, timecreated, winlogbeat, sentinel), AWS
 CloudTrail, Suricata's EVE, Wikipedia's edits, nginx's status. Each is a topic, with its own paths to users and times;
 {real.MIX} is entries of all of them as one topic. Short sets are repeated. µs are CPU of an entry, with the fast lane
-where no other is named; the start is apart."""
-_STAGES = f"""CPU µs per entry in one process, without Kafka and S3: from the columns of a poll to rows (record), which
-rows go into which object (plan), from rows to finished objects on a local disk (seal). Two flushes, cold; warm, as one
-figure if both have the same: first each entry once by a worker that has seen none, then at most {STAGE_RECORDS:,}
-records, repeated if a set has fewer. Given back is the share of records that compiled code leaves to Python; headers
-are a share of the bytes of objects."""
-_STAGES_COLUMNS = (
-    *("", "lane", "entries", "record", "plan", "seal", "sum per KB", "given back", "headers", "objects"),
-    "PUTs",
-)
+if no other is named; the start is apart."""
+_STAGES = f"""CPU µs per entry in one process, without Kafka and S3: from the columns of a poll to rows (record),
+which rows go into which object (plan), from rows to finished objects on a local disk (seal). Two flushes, cold; warm,
+as one figure if both have the same: first each entry once, then at most {STAGE_RECORDS:,} records, repeated if a set
+has fewer. Given back: records that compiled code leaves to Python. Headers: their share of the bytes of objects."""
+_STAGES_COLUMNS = ("", "lane", "entries", "record", "plan", "seal", "sum per KB", "given back", "headers")
 _REVOKE = """A second worker joins while the first works through a backlog of A: how long the first one's revoke blocks,
 which is the flush of everything that it holds. The longest of three: a batch may just have begun."""
 _STEADY = """`python -m bench.steady`: one worker on one core; Kafka, S3 and the producer on the others. Lag is records
