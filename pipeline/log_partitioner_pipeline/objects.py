@@ -152,13 +152,6 @@ class Objects:
         except BotoCoreError as error:
             raise ObjectError(f"s3://{bucket}/{key}: {error}") from error
 
-    def try_fetch(self, address: Address) -> Stored | ObjectError | None:
-        """Fetch an object; returns an error instead of raising it."""
-        try:
-            return self.fetch(address)
-        except ObjectError as error:
-            return error
-
     def ahead(
         self, take: Callable[[Asked], Given], asked: Iterable[Asked], *, size_of: Callable[[Asked], int]
     ) -> Iterator[Given]:

@@ -35,7 +35,7 @@ class DeadReason:
 
     def add(self, letter: SourceRecord, says: DeadLetterHeaders) -> None:
         """Count one dead letter of this reason."""
-        self.entries += 1 if says.indexes is None else len(says.indexes)
+        self.entries += says.entries
         self.letters += 1
         if self.letters == 1:
             self.message, self.value = says.message, letter.value

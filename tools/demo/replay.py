@@ -6,7 +6,7 @@ Lines are taken as they are, never parsed: the topic gets the file's content unc
 import gzip
 import time
 from collections.abc import Iterable, Iterator
-from itertools import count, islice
+from itertools import islice
 from pathlib import Path
 from typing import IO, cast
 
@@ -15,19 +15,16 @@ from tools.demo.flaws import join
 from tools.demo.generate import GeneratedRecord
 
 
-def replay(
-    paths: Iterable[Path], *, entries_per_record: int = 1, timestamps_ms: Iterator[int] | None = None
-) -> Iterator[GeneratedRecord]:
+def replay(paths: Iterable[Path], *, entries_per_record: int = 1) -> Iterator[GeneratedRecord]:
     """Yield the lines of the files in order; several lines make one record, a JSON array of them.
 
-    Record timestamps are the wall clock's, or come from `timestamps_ms`. A record never spans two files.
+    Record timestamps are the wall clock's. A record never spans two files.
     """
-    timestamps_ms = timestamps_ms or wall_clock_ms()
     for path in paths:
         lines = read_lines(path)
         while chunk := list(islice(lines, entries_per_record)):
             value = chunk[0] if entries_per_record == 1 else join(chunk)
-            yield GeneratedRecord(None, value, (), next(timestamps_ms), entries=len(chunk))
+            yield GeneratedRecord(None, value, (), time.time_ns() // 1_000_000, entries=len(chunk))
 
 
 def take_entries(records: Iterable[GeneratedRecord], entries: int) -> Iterator[GeneratedRecord]:
@@ -46,17 +43,6 @@ def read_lines(path: Path) -> Iterator[bytes]:
         for line in lines:
             if text := line.rstrip(b"\r\n"):
                 yield text
-
-
-def wall_clock_ms() -> Iterator[int]:
-    """Yield the present time, again and again."""
-    while True:
-        yield time.time_ns() // 1_000_000
-
-
-def evenly_from_ms(start_ms: int, step_ms: int) -> Iterator[int]:
-    """Yield times at even distances."""
-    return count(start_ms, step_ms)
 
 
 def _open(path: Path) -> IO[bytes]:

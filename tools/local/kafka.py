@@ -30,7 +30,6 @@ _STOP_GRACE_S = 15
 _DUMP_GRACE_S = 120  # to write an archive: 3 s, but where others have most of the machine
 _FORMAT_TIMEOUT_S = 300
 _TOOL_TIMEOUT_S = 120
-_PORT_REMEDY = "stop what listens there or choose another port"
 
 
 class KafkaCluster:

@@ -18,7 +18,6 @@ from tools.local.ports import LOOPBACK
 # Kafka's API keys (protocol guide); those that tests most want to lose.
 API_PRODUCE = 0
 API_HEARTBEAT = 12
-API_ADD_OFFSETS_TO_TXN = 25
 API_END_TXN = 26
 API_TXN_OFFSET_COMMIT = 28
 

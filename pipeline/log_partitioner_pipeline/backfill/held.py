@@ -199,9 +199,9 @@ def read_source(
     rows = letters.where(reason == F.lit(Reason.SKIPPED.encode())).select("headers").collect()
     says = [parse_headers([(header["key"], header["value"]) for header in row["headers"]]) for row in rows]
     put_away = find_put_away(
-        Claim(TopicPartition(one.topic, one.partition), one.offset, one.end_offset, one.reason)
+        Claim(one.tp, one.offset, one.end_offset, one.reason)
         for one in says
-        if lineage.has(one.group_id, one.topic, one.partition, one.end_offset or one.offset + 1)
+        if lineage.has(one.group_id, *one.tp, one.next_offset)
     )
     return reduce(DataFrame.unionByName, [read_messages(spark, kafka, some) for _, some in put_away.around(spans)])
 
@@ -228,7 +228,7 @@ def _read_to(spark: SparkSession, settings: JobSettings, topic: str, ends: dict[
 def intersects(reference: Reference, ranges: Ranges) -> bool:
     """Return whether a reference may hold entries of these ranges."""
     for source in reference.sources:
-        span = ranges.get(TopicPartition(source.topic, source.partition))
+        span = ranges.get(tp_of(source))
         if span is not None and source.min_offset < span.stop and source.max_offset >= span.start:
             return True
     return False
@@ -277,7 +277,7 @@ def _places_of_letter(row: dict[str, Any], lineage: Lineage) -> Iterator[Place]:
         raise PipelineError(
             f"message {at} of the dead-letters topic has headers that are not ours: {error!r}"
         ) from error
-    if not lineage.has(says.group_id, says.topic, says.partition, says.end_offset or says.offset + 1):
+    if not lineage.has(says.group_id, *says.tp, says.next_offset):
         return
     for index in (WHOLE,) if says.indexes is None else says.indexes:
         yield says.topic, says.partition, says.offset, index

@@ -31,6 +31,7 @@ from log_partitioner.formats.flush_record import (
 from log_partitioner.formats.model import SourceRecord, TopicPartition
 from log_partitioner.formats.reference import decode_references
 from log_partitioner.formats.replay import is_replay_mark
+from log_partitioner.proof.accounting import tp_of
 from log_partitioner_pipeline.backfill.held import intersects, settled_ends
 from log_partitioner_pipeline.backfill.outbox import Outbox, OutboxMessage, read_outbox
 from log_partitioner_pipeline.backfill.write import GENERATION, TRANSACTION_BYTES_MAX, WORKER, sender_of
@@ -121,7 +122,7 @@ class Rivals:
             if is_replay_mark(message.headers):
                 continue
             letter = parse_headers(message.headers)
-            span = run.ranges.get(TopicPartition(letter.topic, letter.partition), range(0))
+            span = run.ranges.get(letter.tp, range(0))
             if letter.batch_id == run.batch_id:
                 self._own += 1
             elif letter.group_id == run.group_id and letter.offset in span:
@@ -271,12 +272,11 @@ def advance(before: BackfillRecord, chunk: Iterable[OutboxMessage], run: Run, *,
             # An object may have several messages; one of its references begins at its first byte.
             totals["bytes"] += sum(one.location.size for one in references if len(one.location.ranges) == 1)
             for source in (source for one in references for source in one.sources):
-                in_files[TopicPartition(source.topic, source.partition)] += source.entries
+                in_files[tp_of(source)] += source.entries
         else:
             letter = parse_headers(announced.headers)
             totals["dead_letter_records"] += 1
-            entries = 1 if letter.indexes is None else len(letter.indexes)
-            dead[TopicPartition(letter.topic, letter.partition)] += entries
+            dead[letter.tp] += letter.entries
     totals["entries_in_files"] += in_files.total()
     totals["dead_letters"] += dead.total()
     return msgspec.structs.replace(
@@ -286,8 +286,8 @@ def advance(before: BackfillRecord, chunk: Iterable[OutboxMessage], run: Run, *,
         topic_partitions=tuple(
             msgspec.structs.replace(
                 line,
-                entries_in_files=line.entries_in_files + in_files[TopicPartition(line.topic, line.partition)],
-                dead_letters=line.dead_letters + dead[TopicPartition(line.topic, line.partition)],
+                entries_in_files=line.entries_in_files + in_files[tp_of(line)],
+                dead_letters=line.dead_letters + dead[tp_of(line)],
             )
             for line in before.topic_partitions
         ),

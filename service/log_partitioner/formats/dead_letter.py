@@ -12,7 +12,7 @@ from typing import Annotated, NamedTuple
 
 import msgspec
 
-from log_partitioner.formats.model import FATAL, SKIPPED, UNKNOWN_SCHEMA, Headers, SourceRecord
+from log_partitioner.formats.model import FATAL, SKIPPED, UNKNOWN_SCHEMA, Headers, SourceRecord, TopicPartition
 
 ALL = "all"
 
@@ -113,6 +113,21 @@ class DeadLetterHeaders(msgspec.Struct, frozen=True, omit_defaults=True, rename=
         """The indexes of the entries; None: the record could not be split."""
         return None if self.index_list == ALL else tuple(map(int, self.index_list.split(",")))
 
+    @property
+    def entries(self) -> int:
+        """How many entries it accounts for."""
+        return 1 + self.index_list.count(",")
+
+    @property
+    def tp(self) -> TopicPartition:
+        """The TopicPartition of the source record."""
+        return TopicPartition(self.topic, self.partition)
+
+    @property
+    def next_offset(self) -> int:
+        """The offset behind those for which it stands."""
+        return self.end_offset or self.offset + 1
+
 
 class StoredRecord(msgspec.Struct, frozen=True):
     """A record whose key or headers are too large for any message; bytes are base64 in its JSON."""
@@ -125,6 +140,17 @@ class StoredRecord(msgspec.Struct, frozen=True):
 _OURS = frozenset(DeadLetterHeaders.__struct_encode_fields__)
 encode_stored_record = msgspec.json.Encoder().encode
 decode_stored_record = msgspec.json.Decoder(StoredRecord).decode
+
+
+def stored_record(object_key: str, data: bytes, *, key: bytes | None, headers: Headers) -> StoredRecord:
+    """Return the record of which an object has the value, or all; a dead letter has its `key` and `headers` else.
+
+    Raises:
+        msgspec.DecodeError: it should have all, and has no record.
+    """
+    if object_key.endswith(RECORD_SUFFIX):
+        return decode_stored_record(data)
+    return StoredRecord(key, data, list(headers))
 
 
 def headers_of(

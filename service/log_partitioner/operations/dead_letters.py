@@ -124,7 +124,7 @@ def summaries(letters: Iterable[Letter], replayed: set[Place]) -> list[Row]:
             key, dict(zip(("day", "topic", "reason"), key, strict=True)) | {"letters": 0, "entries": 0, "replayed": 0}
         )
         row["letters"] += 1
-        row["entries"] += letter.entries
+        row["entries"] += letter.says.entries
         row["replayed"] += letter.place in replayed
         row["newest"] = letter.name
     return [row for _, row in sorted(rows.items())]

@@ -185,7 +185,7 @@ class Finder:
                 says = parse_headers(message.headers)
             except ValueError:
                 continue  # no dead letter
-            is_there = place.is_in(says.topic, says.partition, says.offset, says.end_offset or says.offset + 1)
+            is_there = place.is_in(*says.tp, says.offset, says.next_offset)
             if is_there and (says.indexes is None or place.entry is None or place.entry in says.indexes):
                 yield {
                     "found": "dead letter", "dead_letter": f"{message.tp} {message.offset}", "reason": says.reason,

@@ -8,13 +8,7 @@ from typing import NamedTuple
 import msgspec
 
 from log_partitioner.errors import CouldNotTellError
-from log_partitioner.formats.dead_letter import (
-    RECORD_SUFFIX,
-    DeadLetterHeaders,
-    decode_stored_record,
-    own_headers,
-    parse_headers,
-)
+from log_partitioner.formats.dead_letter import DeadLetterHeaders, own_headers, parse_headers, stored_record
 from log_partitioner.formats.flush_record import Lineage
 from log_partitioner.formats.model import SourceRecord, TopicPartition
 from log_partitioner.formats.replay import decode_replay_mark, is_replay_mark
@@ -43,11 +37,6 @@ class Letter(NamedTuple):
         """Its place, as commands write it."""
         return f"{self.message.tp.partition}/{self.message.offset}"
 
-    @property
-    def entries(self) -> int:
-        """How many entries it accounts for."""
-        return 1 if self.says.indexes is None else len(self.says.indexes)
-
 
 class LetterChoice(NamedTuple):
     """Which dead letters are meant: those of the history, of these reasons and topics; empty: of all."""
@@ -59,7 +48,7 @@ class LetterChoice(NamedTuple):
     def has(self, says: DeadLetterHeaders) -> bool:
         """Return whether a dead letter is meant."""
         return (
-            self.lineage.has(says.group_id, says.topic, says.partition, says.end_offset or says.offset + 1)
+            self.lineage.has(says.group_id, *says.tp, says.next_offset)
             and (not self.reasons or says.reason in self.reasons)
             and (not self.topics or says.topic in self.topics)
         )
@@ -104,12 +93,10 @@ class LetterLog:
     def letters(self, chosen: LetterChoice) -> Iterator[Letter]:
         """Yield the dead letters that are meant, up to the ends that are known."""
         for message in self._topics.read({tp: (first, self._ends[tp]) for tp, first in self._firsts.items()}):
-            if is_replay_mark(message.headers):
-                continue
             try:
                 says = parse_headers(message.headers)
             except ValueError:
-                continue  # an audit says so: `dead_letter_wrong`
+                continue  # a replay mark, or an audit says so: `dead_letter_wrong`
             if chosen.has(says):
                 yield Letter(says, message)
 
@@ -126,17 +113,15 @@ def record_of(letter: Letter, fetch: Fetch) -> SourceRecord:
         CouldNotTellError: the store does not answer.
     """
     says, message = letter
-    tp, own = TopicPartition(says.topic, says.partition), own_headers(message.headers)
-    record = SourceRecord(tp, says.offset, says.timestamp_ms, message.key, message.value, own)
+    own = own_headers(message.headers)
+    record = SourceRecord(says.tp, says.offset, says.timestamp_ms, message.key, message.value, own)
     if says.object_key is None:
         return record
     stored = fetch(says.object_key)
     if stored is None:
         raise StaysError(f"there is no object {says.object_key}, which holds it")
-    if not says.object_key.endswith(RECORD_SUFFIX):
-        return record._replace(value=stored)
     try:
-        whole = decode_stored_record(stored)
+        whole = stored_record(says.object_key, stored, key=message.key, headers=own)
     except msgspec.DecodeError as error:
         raise StaysError(f"{says.object_key} is no record: {error}") from error
     return record._replace(key=whole.key, value=whole.value, headers=tuple(whole.headers))

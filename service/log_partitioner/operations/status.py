@@ -19,6 +19,7 @@ from log_partitioner.errors import CouldNotTellError, SourceError
 from log_partitioner.formats.flush_record import Adoption, FlushRecord, decode_flushes
 from log_partitioner.formats.model import SourceRecord, TopicPartition
 from log_partitioner.operations.output import Row, add_json, table, write_json, write_lines
+from log_partitioner.proof.accounting import tp_of
 from log_partitioner.trial import newest
 
 NAME = "status"
@@ -98,7 +99,7 @@ def put_together(
     for record in sorted(flushes, key=lambda record: record.ended_at_ms):
         last[record.worker] = record
         for line in record.topic_partitions:
-            tp = TopicPartition(line.topic, line.partition)
+            tp = tp_of(line)
             up_to_ms[tp] = line.timestamp_max_ms or up_to_ms.get(tp)  # a flush of no records of it says nothing
     owners = {tp: member.worker for member in group.members for tp in member.tps}
     lags = {tp: None if offset is None else max(0, (ends[tp] or 0) - offset) for tp, offset in committed.items()}

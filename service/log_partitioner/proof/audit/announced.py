@@ -48,16 +48,6 @@ class SeenDeadLetter(NamedTuple):
     value_digest: bytes
     is_replayed: bool = False
 
-    @property
-    def tp(self) -> TopicPartition:
-        """The TopicPartition of the source record."""
-        return TopicPartition(self.says.topic, self.says.partition)
-
-    @property
-    def entries(self) -> int:
-        """How many entries it accounts for."""
-        return 1 if self.says.indexes is None else len(self.says.indexes)
-
 
 @dataclass
 class AnnouncedBatch:
@@ -113,7 +103,7 @@ class Told:
         for source in (one for reference in once.values() for one in reference.sources):
             sums.in_files[tp_of(source)] += source.entries
         for letter in self.letters:
-            sums.dead_letters[letter.tp] += letter.entries
+            sums.dead_letters[letter.says.tp] += letter.says.entries
         return sums
 
 
@@ -131,7 +121,8 @@ class _Message(NamedTuple):
         for one in (source for reference in self.references for source in reference.sources):
             yield OffsetSpan(tp_of(one), one.min_offset, one.max_offset + 1)
         if self.letter is not None:
-            yield OffsetSpan(self.letter.tp, self.letter.says.offset, self.letter.says.offset + 1)
+            says = self.letter.says
+            yield OffsetSpan(says.tp, says.offset, says.offset + 1)
 
 
 class Announced:
@@ -210,7 +201,7 @@ class Announced:
             if told.letter is not None:
                 says = told.letter.says
                 if says.reason in CLAIMING:
-                    self.claims.append(Claim(told.letter.tp, says.offset, says.end_offset, says.reason))
+                    self.claims.append(Claim(says.tp, says.offset, says.end_offset, says.reason))
             elif message.key != told.batch_id.encode():
                 text = f"{_at(message)}: its key is not its batch id, {told.batch_id}"
                 self._findings.add(Kind.REFERENCE_WRONG, text)
@@ -246,7 +237,7 @@ class Announced:
             return _Message(references[0].batch_id, references[0].group_id, is_ours, references, None)
         says = parse_headers(message.headers)
         letter = SeenDeadLetter(says, message.key, own_headers(message.headers), value_digest(message.value))
-        is_ours = self._lineage.has(says.group_id, *letter.tp, says.end_offset or says.offset + 1)
+        is_ours = self._lineage.has(says.group_id, *says.tp, says.next_offset)
         return _Message(says.batch_id, says.group_id, is_ours, [], letter)
 
 

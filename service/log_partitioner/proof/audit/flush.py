@@ -105,7 +105,7 @@ def compare(context: Context, batch: AnnouncedBatch, told: Told, records: Iterab
     _check_references(context, batch.record, told.references)
     seen: set[object] = set()
     for letter in told.letters:
-        check_letter(context, letter, source.columns[letter.tp], seen)
+        check_letter(context, letter, source.columns[letter.says.tp], seen)
     is_cut = batch.run is not None and not batch.run.is_finished
     if not context.are_whole:
         is_cut |= all(one.reference_id != reference_id(one.batch_id, 0) for one in told.references)

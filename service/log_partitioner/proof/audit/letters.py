@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from log_partitioner.formats.dead_letter import RECORD_SUFFIX, decode_stored_record
+from log_partitioner.formats.dead_letter import stored_record
 from log_partitioner.formats.findings import Kind
 from log_partitioner.proof.audit.context import Address
 from log_partitioner.proof.audit.source import count_seen
@@ -24,17 +24,17 @@ Problem = tuple[Kind, str]
 
 def check_letter(context: Context, letter: SeenDeadLetter, column: SourceColumn, seen: set[object]) -> None:
     """Check a dead letter, and note that its entries were seen in one; `seen` are the ones of its batch."""
-    says, place = letter.says, (letter.tp, letter.says.offset)
-    context.dead_letters[says.reason] += letter.entries
-    where = f"{letter.tp} offset {says.offset} ({says.reason}, batch {says.batch_id})"
+    says, place = letter.says, (letter.says.tp, letter.says.offset)
+    context.dead_letters[says.reason] += says.entries
+    where = f"{says.tp} offset {says.offset} ({says.reason}, batch {says.batch_id})"
     if context.is_gone(*place):
         return
     record = column.find(says.offset)
     if record is None:
         text = f"dead letter of {where}: no such record in the source"
-        context.findings.add(Kind.DEAD_LETTER_UNEXPECTED, text, place, count=letter.entries)
+        context.findings.add(Kind.DEAD_LETTER_UNEXPECTED, text, place, count=says.entries)
         return
-    identity = letter.tp, says.offset, says.reason, (says.indexes or (-1,))[0]
+    identity = says.tp, says.offset, says.reason, (says.indexes or (-1,))[0]
     problems = [] if identity not in seen else [_wrong(": more than one of this record, reason and first index")]
     seen.add(identity)
     for kind, text in [*problems, *_payload(context, letter, record), *_entries(letter, record, column)]:
@@ -48,14 +48,12 @@ def _payload(context: Context, letter: SeenDeadLetter, record: Found) -> Iterato
         if stored is None:
             yield Kind.OBJECT_MISSING, f": no object {object_key}"
             return
-        value = value_digest(stored.data)
-        if object_key.endswith(RECORD_SUFFIX):
-            try:
-                whole = decode_stored_record(stored.data)
-            except msgspec.DecodeError as error:
-                yield _wrong(f": {object_key} is no record: {error}")
-                return
-            value, key, headers = value_digest(whole.value), whole.key, tuple(whole.headers)
+        try:
+            whole = stored_record(object_key, stored.data, key=key, headers=headers)
+        except msgspec.DecodeError as error:
+            yield _wrong(f": {object_key} is no record: {error}")
+            return
+        value, key, headers = value_digest(whole.value), whole.key, tuple(whole.headers)
     if record_digest(value=value, key=key, headers=headers) != record.digest:
         yield _wrong(": value, key or headers are not those of the record")
 
