@@ -17,7 +17,7 @@ from __future__ import annotations
 import re
 
 from log_partitioner import privacy
-from log_partitioner.errors import CouldNotTellError
+from log_partitioner.errors import CouldNotTellError, StoreRefusedError
 
 _IN_TEXT = re.compile(r"\b(?:(?:[a-z]\w*\.)+[A-Z][\w$]*(?:Exception|Error)|ExecutorLostFailure|FetchFailed)\b")
 _ON_EXECUTOR = re.compile(r"\blog_partitioner(?:_pipeline)?\.(?:\w+\.)*\w+Error: (.+)")
@@ -67,7 +67,7 @@ def cause_of(error: BaseException) -> str | None:
     """Return the message of an error for a person, raised here or on an executor (found in Spark's own text)."""
     if isinstance(error, UnforeseenError):
         return None
-    if isinstance(error, PipelineError | CouldNotTellError):
+    if isinstance(error, PipelineError | CouldNotTellError | StoreRefusedError):
         return str(error)
     found = _ON_EXECUTOR.search(str(error))
     return None if found is None else found[1].strip()

@@ -13,15 +13,16 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import boto3
-from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
+from log_partitioner.adapters.s3_client import make_client
 from log_partitioner.boundary import StoredObject
-from log_partitioner.config.s3_settings import CONNECT_TIMEOUT_S, READ_TIMEOUT_S, SHA256_METADATA, S3Settings, expecting
+from log_partitioner.config.s3_settings import ATTEMPTS, SHA256_METADATA, S3Settings
 from log_partitioner.formats.reference import checksum_of
+from log_partitioner.proof.audit.store import GONE, Address, FetchedObject
 from log_partitioner_pipeline.errors import ObjectError, ObjectTakenError
 
 if TYPE_CHECKING:
@@ -36,7 +37,6 @@ Given = TypeVar("Given")
 THREADS = 8
 """Requests under way at once, per task."""
 
-_NOT_THERE = ("404", "NoSuchKey", "NotFound", "NoSuchVersion")
 _NO_RULES = "NoSuchLifecycleConfiguration"
 _TAKEN, _CONFLICT = 412, 409
 _CONFLICTS_MAX = 5
@@ -46,13 +46,6 @@ _AHEAD_BYTES_MAX = 64 * 1024 * 1024
 _DELETED_AT_ONCE = 1000  # as many as S3 takes
 _DELETE_ATTEMPTS = 5
 _DELETE_AGAIN_S = 0.5
-
-
-class Stored(NamedTuple):
-    """An object as it came from the store."""
-
-    data: bytes
-    etag: str | None
 
 
 class Listed(NamedTuple):
@@ -80,16 +73,13 @@ class Content(NamedTuple):
         raise ValueError(f"there are no {length} bytes at {start}")
 
 
-Address = tuple[str, str, str | None]
-"""Bucket, key and version; without a version, the newest."""
-
-
 class Objects:
     """Reads and creates objects in any bucket of one S3; safe to use from many threads."""
 
     def __init__(self, settings: S3Settings) -> None:
         self._settings = settings
-        self._client = _client(settings)
+        hashable = {"tags": (), "region": region_of(settings)}
+        self._client = _client(settings.model_copy(update=hashable))
 
     def read(self, piece: ReadGroup) -> Content:
         """Read the bytes to which the references of a piece point, and their header: at most two requests.
@@ -103,7 +93,7 @@ class Objects:
         return Content(tuple((start, self._span(piece, start, length)) for start, length in piece.spans))
 
     def _span(self, piece: ReadGroup, start: int, length: int) -> bytes:
-        address = piece.bucket, piece.object, piece.version_id
+        address = Address(piece.bucket, piece.object, piece.version_id)
         if (start, length) != (0, piece.size):
             return self._get(address, etag=piece.etag, size=length, start=start)
         content = self._get(address, etag=piece.etag, size=length)
@@ -120,7 +110,7 @@ class Objects:
             ObjectError: it is not there, is no text, or S3 does not answer.
         """
         try:
-            return self._get((bucket, key, None)).decode()
+            return self._get(Address(bucket, key)).decode()
         except UnicodeDecodeError as error:
             raise ObjectError(f"s3://{bucket}/{key} is no text: {error}") from error
 
@@ -136,21 +126,18 @@ class Objects:
             size_of=lambda piece: sum(length for _, length in piece.spans),
         )
 
-    def fetch(self, address: Address) -> Stored | None:
+    def fetch(self, address: Address) -> FetchedObject | None:
         """Read an object as it is now, whatever a reference says about it; None if there is none.
 
         Raises:
             ObjectError: S3 refuses or does not answer.
         """
-        bucket, key, _ = address
         try:
-            return self._take(_asked(address))
-        except ClientError as error:
-            if error.response.get("Error", {}).get("Code", "") in _NOT_THERE:
+            return self._take(address)
+        except (ClientError, BotoCoreError) as error:
+            if _code_of(error) in GONE:
                 return None
-            raise ObjectError(f"s3://{bucket}/{key}: {error}") from error
-        except BotoCoreError as error:
-            raise ObjectError(f"s3://{bucket}/{key}: {error}") from error
+            raise ObjectError(f"s3://{address.bucket}/{address.key}: {error}") from error
 
     def ahead(
         self, take: Callable[[Asked], Given], asked: Iterable[Asked], *, size_of: Callable[[Asked], int]
@@ -224,7 +211,7 @@ class Objects:
         try:
             return self._client.get_bucket_lifecycle_configuration(Bucket=bucket)["Rules"]
         except ClientError as error:
-            return [] if error.response.get("Error", {}).get("Code") == _NO_RULES else None
+            return [] if _code_of(error) == _NO_RULES else None
         except BotoCoreError:
             return None
 
@@ -251,7 +238,7 @@ class Objects:
                 answer = self._client.delete_objects(Bucket=bucket, Delete={"Objects": objects, "Quiet": True})
             except (ClientError, BotoCoreError) as error:
                 raise ObjectError(f"objects of {bucket} cannot be deleted: {error}") from error
-            refused = [error for error in answer.get("Errors", []) if error.get("Code") not in _NOT_THERE]
+            refused = [error for error in answer.get("Errors", []) if error.get("Code") not in GONE]
             if not refused:
                 return
             if attempt + 1 == _DELETE_ATTEMPTS:
@@ -262,12 +249,13 @@ class Objects:
             objects = [one for one in objects if one["Key"] in left]
             time.sleep(_DELETE_AGAIN_S)
 
-    def _take(self, asked: dict[str, Any]) -> Stored:
+    def _take(self, address: Address, **conditions: Any) -> FetchedObject:
         """Get an object with its whole body; again if the connection breaks inside it, which boto3 does not retry."""
+        version: Any = {} if address.version_id is None else {"VersionId": address.version_id}
         for attempt in range(_READS_MAX):
-            answer = self._client.get_object(**asked)
+            answer = self._client.get_object(Bucket=address.bucket, Key=address.key, **version, **conditions)
             try:
-                return Stored(answer["Body"].read(), answer.get("ETag"))
+                return FetchedObject(answer["Body"].read(), answer.get("ETag"))
             except BotoCoreError:
                 if attempt + 1 == _READS_MAX:
                     raise
@@ -276,68 +264,34 @@ class Objects:
     def _get(
         self, address: Address, *, etag: str | None = None, size: int | None = None, start: int | None = None
     ) -> bytes:
-        bucket, key, _ = address
-        conditions: dict[str, str] = {}
+        conditions: dict[str, Any] = {}
         if etag is not None:
             conditions["IfMatch"] = etag
         if start is not None and size is not None:
             conditions["Range"] = f"bytes={start}-{start + size - 1}"
-        name = f"s3://{bucket}/{key}"
+        name = f"s3://{address.bucket}/{address.key}"
         try:
-            content = self._take(_asked(address) | conditions).data
-        except ClientError as error:
-            code = error.response.get("Error", {}).get("Code", "")
-            if code in _NOT_THERE:
+            content = self._take(address, **conditions).data
+        except (ClientError, BotoCoreError) as error:
+            code = _code_of(error)
+            if code in GONE:
                 raise ObjectError(f"{name} is referenced and not there") from error
             if code in ("412", "PreconditionFailed"):
                 raise ObjectError(f"{name} is not the object that was referenced: its etag is not {etag}") from error
-            raise ObjectError(f"{name}: {error}") from error
-        except BotoCoreError as error:
             raise ObjectError(f"{name}: {error}") from error
         if size is not None and len(content) != size:
             raise ObjectError(f"{name} gave {len(content)} bytes where its reference says {size}")
         return content
 
 
-def _asked(address: Address) -> dict[str, str]:
-    bucket, key, version_id = address
-    return {"Bucket": bucket, "Key": key} | ({} if version_id is None else {"VersionId": version_id})
+def _code_of(error: Exception) -> str | None:
+    return error.response.get("Error", {}).get("Code") if isinstance(error, ClientError) else None
 
 
 @lru_cache(maxsize=4)
-def _client_of(
-    endpoint_url: str | None,
-    region: str | None,
-    addressing: Literal["auto", "path", "virtual"],
-    keys: tuple[str, str] | None,
-    owner: str | None,
-) -> S3Client:
-    access_key, secret_key = keys or (None, None)
-    client: S3Client = boto3.client(
-        "s3",
-        endpoint_url=endpoint_url,
-        region_name=region,
-        aws_access_key_id=access_key,
-        aws_secret_access_key=secret_key,
-        config=Config(
-            connect_timeout=CONNECT_TIMEOUT_S,
-            read_timeout=READ_TIMEOUT_S,
-            max_pool_connections=THREADS,
-            retries={"mode": "standard", "total_max_attempts": 5},
-            s3={"addressing_style": addressing},
-            response_checksum_validation="when_required",
-        ),
-    )
-    client.meta.events.register("provide-client-params.s3", expecting(owner))
-    return client
-
-
 def _client(settings: S3Settings) -> S3Client:
-    """Return a client; one per process and settings, since making one costs more than reading a hundred objects."""
-    keys = None
-    if settings.access_key is not None and settings.secret_key is not None:
-        keys = settings.access_key.get_secret_value(), settings.secret_key.get_secret_value()
-    return _client_of(settings.endpoint_url, region_of(settings), settings.addressing, keys, settings.bucket_owner)
+    """Make a client; one per process and settings, since making one costs more than reading a hundred objects."""
+    return make_client(settings, attempts=ATTEMPTS, connections=THREADS)
 
 
 def region_of(settings: S3Settings) -> str | None:

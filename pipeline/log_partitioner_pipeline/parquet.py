@@ -28,6 +28,7 @@ from pyiceberg.io.pyarrow import (
 )
 from pyiceberg.schema import Schema
 
+from log_partitioner.proof.audit.store import Address
 from log_partitioner_pipeline.columns import USER
 from log_partitioner_pipeline.compiled import make_gatherer
 from log_partitioner_pipeline.errors import ObjectError
@@ -230,7 +231,7 @@ def _get(objects: Objects, path: str) -> bytes:
     if not path.startswith("s3://"):
         return Path(path.removeprefix("file:")).read_bytes()
     bucket, _, key = path.removeprefix("s3://").partition("/")
-    found = objects.fetch((bucket, key, None))
+    found = objects.fetch(Address(bucket, key))
     if found is None:
         raise ObjectError(f"{path} is not there")
     return found.data

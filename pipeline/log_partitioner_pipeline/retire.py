@@ -21,6 +21,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from log_partitioner.formats.model import TopicPartition
+from log_partitioner.proof.audit.store import Address
 from log_partitioner_pipeline.acknowledged import Acknowledgements
 from log_partitioner_pipeline.audit.audited import read_passed
 from log_partitioner_pipeline.changes import change_by_others
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
 
     from log_partitioner.formats.flush_record import Lineage
     from log_partitioner_pipeline.config import JobSettings
-    from log_partitioner_pipeline.objects import Address
     from log_partitioner_pipeline.table import Position, Table
 
 _PLACE = ("message_partition", "message_offset", "date", "hour")
@@ -218,7 +218,7 @@ def objects_of(references: DataFrame) -> DataFrame:
 
 
 def _address(row: Row) -> Address:
-    return row["bucket"], row["object"], row["version_id"]
+    return Address(row["bucket"], row["object"], row["version_id"])
 
 
 def _is_gone(row: Row) -> bool:

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from log_partitioner.proof.audit.store import Address
     from log_partitioner_pipeline.config import JobSettings
-    from log_partitioner_pipeline.objects import Address
 
 RETIRED_TABLE = "retired"
 _PLACES = "array<struct<partition: int, offset: bigint, date: string, hour: int>>"

@@ -22,8 +22,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from log_partitioner.adapters.schema_registry import schema_finder
 from log_partitioner.errors import CouldNotTellError
 from log_partitioner.formats.reference import checksum_of
-from log_partitioner.proof.audit.context import Address
-from log_partitioner.proof.audit.run import S3Reader
+from log_partitioner.proof.audit.store import Address, S3Reader
 from log_partitioner.proof.oracle.container import UNREADABLE, Container, spans_of
 from log_partitioner.proof.oracle.equal import digest
 from log_partitioner.proof.oracle.judge import Judge
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
 
     from log_partitioner.config.settings import Settings
     from log_partitioner.formats.reference import Reference
-    from log_partitioner.proof.audit.context import FetchedObject
+    from log_partitioner.proof.audit.store import FetchedObject
     from log_partitioner_pipeline.config import JobSettings
 
 OBJECT = ("bucket", "object")
@@ -114,7 +113,7 @@ def _sum_objects(batches: Iterable[pa.RecordBatch], *, settings: Settings) -> It
     """Read objects, the references of one together, and sum up the digests of their rows."""
     s3, judge = S3Reader(settings.s3, threads=1), Judge(settings, schema_finder(settings))
     references = (reference_of(row) for batch in batches for row in batch.to_pylist())
-    for address, some in groupby(references, key=_address):
+    for address, some in groupby(references, key=lambda one: Address.of(one.location)):
         theirs = list(some)
         try:
             stored = s3.get(address)
@@ -139,7 +138,3 @@ def _sums(stored: FetchedObject, references: list[Reference], judge: Judge) -> I
             for row in container.rows(begin, end, header.published.avro):
                 sums = sums.with_row(digest_of(row[META], digest(header.published.restore(row))))
         yield sums._asdict()
-
-
-def _address(reference: Reference) -> Address:
-    return Address(reference.location.bucket, reference.location.object, reference.location.version_id)

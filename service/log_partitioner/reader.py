@@ -27,10 +27,9 @@ from log_partitioner.config.section import moment_of
 from log_partitioner.config.settings import Settings
 from log_partitioner.errors import CouldNotTellError, DamagedError, NotFoundError
 from log_partitioner.formats.model import SourceRecord
-from log_partitioner.formats.reference import Location, Reference, begun_ms, decode_references
+from log_partitioner.formats.reference import Reference, begun_ms, decode_references
 from log_partitioner.proof.audit.audit import Topics
-from log_partitioner.proof.audit.context import Address, FetchedObject
-from log_partitioner.proof.audit.run import S3Reader
+from log_partitioner.proof.audit.store import Address, FetchedObject, S3Reader
 from log_partitioner.proof.audit.whose import Groups, has_reference
 from log_partitioner.proof.audit.window import FlushWindow
 from log_partitioner.proof.oracle.container import UNREADABLE, Container
@@ -111,7 +110,7 @@ def read(references: Reference | Iterable[Reference], store: Store, parse: Parse
         CouldNotTellError: the store does not let us read.
     """
     given = [references] if isinstance(references, Reference) else references
-    for address, some in groupby(given, key=lambda one: address_of(one.location)):
+    for address, some in groupby(given, key=lambda one: Address.of(one.location)):
         yield from _read_object(address, {one.reference_id: one for one in some}, store, parse)
 
 
@@ -155,11 +154,6 @@ def fetch(
     if etag and found.etag not in (None, etag):
         raise DamagedError(f"{address.key} is not the object that was referenced: its etag is {found.etag}")
     return found.data
-
-
-def address_of(location: Location) -> Address:
-    """Return the address of a location's object."""
-    return Address(location.bucket, location.object, location.version_id)
 
 
 @contextmanager

@@ -19,8 +19,8 @@ from log_partitioner.formats.model import SourceRecord, TopicPartition
 from log_partitioner.formats.reference import Reference, decode_references
 from log_partitioner.proof.accounting import Sums, judge_published, judge_range, judge_totals, tp_of
 from log_partitioner.proof.audit.audit import Audit, Options
-from log_partitioner.proof.audit.context import Address, FetchedObject
 from log_partitioner.proof.audit.report import Report
+from log_partitioner.proof.audit.store import Address, FetchedObject
 from tests.fakes.broker import Committed, FakeBroker
 from tests.fakes.store import Bucket
 from tests.fakes.worker import DEAD_LETTERS, FLUSHES, REFERENCES, settings_of

@@ -15,7 +15,7 @@ from log_partitioner.boundary import Message
 from log_partitioner.errors import CouldNotTellError, DamagedError, NotFoundError
 from log_partitioner.formats.model import TopicPartition
 from log_partitioner.formats.reference import Reference, decode_references
-from log_partitioner.proof.audit.context import Address, FetchedObject
+from log_partitioner.proof.audit.store import Address, FetchedObject
 from log_partitioner.proof.oracle.json_text import parse_keeping
 from log_partitioner.proof.oracle.published_schema import PublishedSchema
 from log_partitioner.reader import Entry, ReferencesTopic, read, to_arrow, to_json, to_pandas

@@ -11,6 +11,7 @@ from pydantic import SecretStr
 from log_partitioner.adapters.object_store import S3Store
 from log_partitioner.config.s3_settings import S3Settings
 from log_partitioner.config.settings import KafkaSettings, Settings
+from log_partitioner.proof.audit.store import Address
 from log_partitioner_pipeline.config import JobSettings, PipelineSettings
 from log_partitioner_pipeline.objects import Objects, region_of
 from log_partitioner_pipeline.session import catalog_properties
@@ -106,7 +107,7 @@ def test_jobs_and_the_table_write_as_workers_do() -> None:
         s3 = settings("eu-west-1", store.url).model_copy(update={**more, "bucket_owner": "111122223333"})
         objects = Objects(s3)
         objects.create("b", "logs/one", b"body", {})
-        objects.fetch(("b", "logs/one", None))
+        objects.fetch(Address("b", "logs/one"))
 
     put, get = store.calls
     assert put.headers["x-amz-server-side-encryption-aws-kms-key-id"] == "a-key"

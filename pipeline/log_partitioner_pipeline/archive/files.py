@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pyspark.sql import types as T
 
 from log_partitioner.formats.findings import Kind
+from log_partitioner.proof.audit.store import Address
 from log_partitioner.proof.oracle.judge import Judge
 from log_partitioner.proof.oracle.times import date_and_hour, read_time
 from log_partitioner_pipeline.archive.rows import BrokenLine, CsvRow, read_csv, value_of_text
@@ -188,7 +189,7 @@ def _data(objects: Objects, file: str) -> bytes:
     if not file.startswith(_S3):
         return Path(file).read_bytes()
     bucket, _, key = file.removeprefix(_S3).partition("/")
-    stored = objects.fetch((bucket, key, None))
+    stored = objects.fetch(Address(bucket, key))
     if stored is None:
         raise ObjectError("it was listed, and is no longer there")
     return stored.data

@@ -23,8 +23,8 @@ from log_partitioner.formats.findings import Kind
 from log_partitioner.proof.audit import audit as small
 from log_partitioner.proof.audit.judge import BatchJudge, bundles
 from log_partitioner.proof.audit.ranges import hull
-from log_partitioner.proof.audit.run import S3Reader
 from log_partitioner.proof.audit.source import GivenUp
+from log_partitioner.proof.audit.store import S3Reader
 from log_partitioner.proof.audit.window import FlushWindow
 from log_partitioner_pipeline.acknowledged import Acknowledged, Acknowledgements
 from log_partitioner_pipeline.audit import in_table, listing, results

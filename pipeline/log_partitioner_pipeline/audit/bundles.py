@@ -24,8 +24,8 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from log_partitioner.adapters.kafka.topics import KafkaTopics
 from log_partitioner.errors import CouldNotTellError
 from log_partitioner.proof.audit.judge import BatchJudge, bundles
-from log_partitioner.proof.audit.run import S3Reader
 from log_partitioner.proof.audit.source import GivenUp
+from log_partitioner.proof.audit.store import S3Reader
 from log_partitioner_pipeline.acknowledged import Acknowledged
 from log_partitioner_pipeline.audit.digests import Digests, digest_of
 from log_partitioner_pipeline.audit.judged import JudgedBatches, PlacedFindings, ids_of, judged_of

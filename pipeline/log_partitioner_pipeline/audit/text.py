@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from datetime import UTC, datetime
 
 import msgspec
 
 from log_partitioner.formats.findings import to_be_shown
 from log_partitioner.privacy import printable
+from log_partitioner.proof.audit.report import table_of
 from log_partitioner_pipeline.audit.result import Example, Finding, Result, Window, Witness
 
 _SUBJECTS = {Witness.OUTPUTS: "", Witness.CSV: "against archived CSV "}
@@ -19,12 +19,12 @@ def to_text(result: Result) -> str:
     counts = {name: count for name, count in msgspec.to_builtins(result.counts).items() if count is not None}
     lines = [
         f"audit {_SUBJECTS[result.against]}of {window_text(result.window, result.against)}",
-        *_table(counts.items()),
+        *table_of(counts.items()),
     ]
     if result.archive is not None:
-        lines += ["", "archive", *_table(msgspec.to_builtins(result.archive).items())]
-    lines += ["", "dead letters by reason", *_table(result.dead_letters.items() or [("none", 0)])]
-    lines += ["", "findings", *_table(to_be_shown({one.kind: one.count for one in result.findings}))]
+        lines += ["", "archive", *table_of(msgspec.to_builtins(result.archive).items())]
+    lines += ["", "dead letters by reason", *table_of(result.dead_letters.items() or [("none", 0)])]
+    lines += ["", "findings", *table_of(to_be_shown({one.kind: one.count for one in result.findings}))]
     for title, texts in (("could not tell", result.could_not_tell), ("notes", result.notes)):
         lines += ["", title, *(f"  {printable(text)}" for text in texts)] if texts else []
     for finding in result.findings:
@@ -59,9 +59,3 @@ def window_text(window: Window, witness: Witness = Witness.OUTPUTS) -> str:
 
 def _moment(moment_ms: int | None) -> str:
     return "-" if moment_ms is None else datetime.fromtimestamp(moment_ms / 1000, UTC).isoformat()
-
-
-def _table(rows: Iterable[tuple[str, int]]) -> list[str]:
-    pairs = [(name.replace("_", " "), f"{number:,}") for name, number in rows]
-    names, numbers = max(len(name) for name, _ in pairs), max(len(number) for _, number in pairs)
-    return [f"  {name:<{max(names, 22)}}  {number:>{max(numbers, 12)}}" for name, number in pairs]

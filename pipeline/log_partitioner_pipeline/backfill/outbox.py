@@ -16,6 +16,7 @@ import msgspec
 
 from log_partitioner.boundary import Message
 from log_partitioner.formats.model import TopicPartition
+from log_partitioner.proof.audit.store import Address
 from log_partitioner_pipeline.errors import ObjectError, ObjectTakenError, PipelineError
 
 if TYPE_CHECKING:
@@ -142,7 +143,7 @@ def find_outbox(objects: Objects, bucket: str, prefix: str, run_id: str) -> Outb
         ObjectError: S3 refuses or does not answer.
         PipelineError: it is of a version that this code does not know.
     """
-    stored = objects.fetch((bucket, manifest_key(prefix, run_id), None))
+    stored = objects.fetch(Address(bucket, manifest_key(prefix, run_id)))
     return None if stored is None else _decode(stored.data, run_id)
 
 
@@ -187,7 +188,7 @@ def read_outbox(objects: Objects, bucket: str, outbox: Outbox, *, begin: int) ->
     for part in outbox.parts:
         if part.first + part.messages <= begin:
             continue
-        stored = objects.fetch((bucket, part.key, None))
+        stored = objects.fetch(Address(bucket, part.key))
         if stored is None or hashlib.sha256(stored.data).hexdigest() != part.sha256:
             raise ObjectError(f"s3://{bucket}/{part.key} is not the part that the manifest of its run names")
         yield from _part_decoder.decode(stored.data)[max(0, begin - part.first) :]

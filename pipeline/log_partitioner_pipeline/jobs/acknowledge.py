@@ -18,6 +18,7 @@ from log_partitioner.adapters.kafka.topics import KafkaTopics
 from log_partitioner.formats.flush_record import decode_backfill_record
 from log_partitioner.formats.model import SourceRecord, TopicPartition
 from log_partitioner.formats.reference import checksum_of
+from log_partitioner.proof.audit.store import Address
 from log_partitioner_pipeline.acknowledged import Acknowledged, Acknowledgements, LostObject, Messages
 from log_partitioner_pipeline.announced import DEAD_LETTERS, FLUSHES, REFERENCES, Announcement
 from log_partitioner_pipeline.backfill.ranges import parse_offsets
@@ -90,7 +91,7 @@ def find_object(spark: SparkSession, settings: JobSettings, name: str) -> LostOb
     retired = RetiredObjects(spark, settings).pin().rows
     if retired is not None and not retired.where((F.col("bucket") == bucket) & (F.col("object") == key)).isEmpty():
         raise PipelineError(f"{url} is retired: the table has its entries")
-    stored = Objects(settings.worker.s3).fetch((bucket, key, found[0]["version_id"]))
+    stored = Objects(settings.worker.s3).fetch(Address(bucket, key, found[0]["version_id"]))
     said = found[0]
     if (
         stored is not None

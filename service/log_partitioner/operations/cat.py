@@ -13,9 +13,9 @@ from log_partitioner.config.settings import Settings
 from log_partitioner.errors import NotFoundError, SettingsError
 from log_partitioner.formats.reference import Location, decode_references
 from log_partitioner.operations.output import write_note
-from log_partitioner.proof.audit.context import Address
+from log_partitioner.proof.audit.store import Address
 from log_partitioner.proof.oracle.judge import Judge
-from log_partitioner.reader import ReferencesTopic, address_of, entries_of, fetch, store_of, to_json
+from log_partitioner.reader import ReferencesTopic, entries_of, fetch, store_of, to_json
 
 _STANDARD_INPUT = "-"
 _URL = "s3://"
@@ -84,7 +84,7 @@ def places(text: str, bucket: str, find: Find) -> Iterator[tuple[Address, Locati
             yield from places(line, bucket, find)
     elif text.startswith("{") or "/" not in text:
         for location in _locations(text.encode()) if text.startswith("{") else [find(text)]:
-            yield address_of(location), location
+            yield Address.of(location), location
     elif text.startswith(_URL):
         named, _, key = text.removeprefix(_URL).partition("/")
         yield Address(named, key), None

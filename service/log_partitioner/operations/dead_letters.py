@@ -33,8 +33,7 @@ from log_partitioner.operations.letters import (
 )
 from log_partitioner.operations.output import Row, add_json, moment, write_json, write_lines, write_note, write_rows
 from log_partitioner.operations.replay import NAME, Maker, ReplayRun, keeps_ms
-from log_partitioner.proof.audit.context import Address
-from log_partitioner.proof.audit.run import S3Reader
+from log_partitioner.proof.audit.store import Address, S3Reader
 from log_partitioner.proof.audit.whose import Groups, of_group
 from log_partitioner.proof.audit.window import FlushWindow
 from log_partitioner.trial import Trial

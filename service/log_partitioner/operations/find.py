@@ -18,7 +18,7 @@ from log_partitioner.formats.reference import Reference, decode_message
 from log_partitioner.operations.output import Row, add_json, write_json, write_lines, write_note
 from log_partitioner.operations.status import flushes_of
 from log_partitioner.proof.accounting import tp_of
-from log_partitioner.proof.audit.context import Address, FetchedObject
+from log_partitioner.proof.audit.store import Address, FetchedObject
 from log_partitioner.proof.audit.window import FlushWindow
 from log_partitioner.reader import Entry, Meta, Near, ReferencesTopic, Store, read, readable_meta, store_of, times_of
 from log_partitioner.usage import argument_of

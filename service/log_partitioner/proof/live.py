@@ -24,12 +24,13 @@ from log_partitioner.formats.model import OffsetRanges, SourceRecord, TopicParti
 from log_partitioner.privacy import veiled
 from log_partitioner.proof.accounting import tp_of
 from log_partitioner.proof.audit.announced import Announced, Told
-from log_partitioner.proof.audit.context import Address, Context, FetchedObject
+from log_partitioner.proof.audit.context import Context
 from log_partitioner.proof.audit.flush import judge_flush
 from log_partitioner.proof.audit.judge import RangeReader
 from log_partitioner.proof.audit.put_away import find_put_away
 from log_partitioner.proof.audit.ranges import Ranges, hull
 from log_partitioner.proof.audit.report import Findings
+from log_partitioner.proof.audit.store import Address, FetchedObject
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -10,7 +10,7 @@ import pytest
 from log_partitioner.errors import SettingsError
 from log_partitioner.formats.reference import decode_references
 from log_partitioner.operations.cat import places
-from log_partitioner.proof.audit.context import Address
+from log_partitioner.proof.audit.store import Address
 from tests.golden.example import GOLDEN
 
 MESSAGE = (GOLDEN / "references.json").read_bytes()

@@ -21,9 +21,10 @@ from msgspec.structs import replace
 from log_partitioner.config.s3_settings import S3Settings
 from log_partitioner.formats.model import PartitionKey
 from log_partitioner.formats.reference import Checksum, Reference
+from log_partitioner.proof.audit.store import Address, FetchedObject
 from log_partitioner_pipeline import objects
 from log_partitioner_pipeline.errors import ObjectError
-from log_partitioner_pipeline.objects import Content, Objects, Stored
+from log_partitioner_pipeline.objects import Content, Objects
 from log_partitioner_pipeline.pieces import ReadGroup, ReferencePart, decode_share, encode_share, pieces_of
 from log_partitioner_pipeline.rows import Container
 from tests.pipeline.packs import KEY, Entry, write_object
@@ -148,8 +149,8 @@ def test_version_that_the_reference_names_is_read(bucket: _Versions, later: byte
     """Overwritten, or behind a delete marker: the audit reads that version, and so does every job."""
     version_id = bucket.put(WRITTEN.content)
     bucket.put(later)
-    address = ("data", OBJECT_KEY, version_id)
-    assert objects_of(bucket).fetch(address) == Stored(WRITTEN.content, etag_of(WRITTEN.content))
+    address = Address("data", OBJECT_KEY, version_id)
+    assert objects_of(bucket).fetch(address) == FetchedObject(WRITTEN.content, etag_of(WRITTEN.content))
     assert rows_of(bucket, version_id) == 1
 
 
@@ -188,10 +189,10 @@ def test_deletion_takes_the_named_version_only(bucket: _Versions) -> None:
     """What was put over it stays; a deletion that names no version hides the key, and frees no byte."""
     first, second = bucket.put(WRITTEN.content), bucket.put(b"another object")
     store = objects_of(bucket)
-    store.delete([("data", OBJECT_KEY, first)])
-    assert (store.fetch(("data", OBJECT_KEY, first)), bucket.find(OBJECT_KEY, None)) == (None, b"another object")
-    store.delete([("data", OBJECT_KEY, None)])
-    assert store.fetch(("data", OBJECT_KEY, None)) is None
+    store.delete([Address("data", OBJECT_KEY, first)])
+    assert (store.fetch(Address("data", OBJECT_KEY, first)), bucket.find(OBJECT_KEY, None)) == (None, b"another object")
+    store.delete([Address("data", OBJECT_KEY)])
+    assert store.fetch(Address("data", OBJECT_KEY)) is None
     assert bucket.find(OBJECT_KEY, second) == b"another object"
 
 
@@ -209,7 +210,7 @@ def test_broken_body_is_read_again(bucket: _Versions) -> None:
     bucket.broken = 2
     assert objects_of(bucket).read(WHOLE) == Content(((0, BODY),))
     bucket.asked = 0
-    stored = objects_of(bucket).fetch(("data", OBJECT_KEY, None))
+    stored = objects_of(bucket).fetch(Address("data", OBJECT_KEY))
     assert (stored and stored.data, bucket.asked) == (BODY, 3)
 
 

@@ -11,7 +11,8 @@
     whose.py         which group, and which others are its history
     put_away.py      offsets that nobody can read
     report.py        the findings
-    run.py           the command, and S3 as it is read (Kafka: adapters/kafka/topics.py)
+    store.py         S3 as it is read (Kafka: adapters/kafka/topics.py)
+    run.py           the command
 
 It shares the formats with the worker and no rule: what the worker computes the oracle computes again.
 """

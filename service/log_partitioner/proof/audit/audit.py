@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from log_partitioner.formats.model import OffsetRanges, SourceRecord, TopicPartition
     from log_partitioner.formats.schema import FindSchema
     from log_partitioner.proof.audit.announced import AnnouncedBatch
-    from log_partitioner.proof.audit.context import Address, FetchedObject
     from log_partitioner.proof.audit.ranges import Committed
+    from log_partitioner.proof.audit.store import Address, FetchedObject
     from log_partitioner.proof.audit.window import ChosenFlushes
 
 EXAMPLES = 5

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from log_partitioner.formats.findings import Kind
 from log_partitioner.proof.oracle.judge import Judge
@@ -22,24 +22,10 @@ if TYPE_CHECKING:
     from log_partitioner.proof.audit.ranges import Committed
     from log_partitioner.proof.audit.report import Findings
     from log_partitioner.proof.audit.source import GivenUp
+    from log_partitioner.proof.audit.store import Address, FetchedObject
 
 EXAMPLE_CHARS_MAX = 400
 HEADERS_MAX = 256
-
-
-class Address(NamedTuple):
-    """Address of an object; without a version id, of its newest version."""
-
-    bucket: str
-    key: str
-    version_id: str | None = None
-
-
-class FetchedObject(NamedTuple):
-    """An object as it came from the store."""
-
-    data: bytes
-    etag: str | None
 
 
 @dataclass

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 
 from log_partitioner.formats.findings import Kind
 from log_partitioner.proof.audit.announced import Announced, AnnouncedBatch, MessagePlace, Told
-from log_partitioner.proof.audit.context import Address, Context, FetchedObject
+from log_partitioner.proof.audit.context import Context
 from log_partitioner.proof.audit.flush import ComparedBatch, Strays, account, compare, judge_flush
 from log_partitioner.proof.audit.ranges import hull, spans_of
 from log_partitioner.proof.audit.report import Findings
 from log_partitioner.proof.audit.schemas import check_schema
+from log_partitioner.proof.audit.store import Address, FetchedObject
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -8,8 +8,8 @@ import msgspec
 
 from log_partitioner.formats.dead_letter import stored_record
 from log_partitioner.formats.findings import Kind
-from log_partitioner.proof.audit.context import Address
 from log_partitioner.proof.audit.source import count_seen
+from log_partitioner.proof.audit.store import Address
 from log_partitioner.proof.oracle.judge import record_digest, value_digest
 
 if TYPE_CHECKING:

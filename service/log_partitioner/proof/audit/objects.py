@@ -14,9 +14,10 @@ from log_partitioner.formats.findings import Kind
 from log_partitioner.formats.model import RootLink, TopicPartition
 from log_partitioner.formats.reference import Reference, checksum_of
 from log_partitioner.proof.accounting import tp_of
-from log_partitioner.proof.audit.context import Address, where_of
+from log_partitioner.proof.audit.context import where_of
 from log_partitioner.proof.audit.schemas import FlushSchemas
 from log_partitioner.proof.audit.source import GivenUp, count_seen
+from log_partitioner.proof.audit.store import Address
 from log_partitioner.proof.oracle.container import UNREADABLE, Container, Span, spans_of
 from log_partitioner.proof.oracle.equal import differences, digest
 from log_partitioner.proof.oracle.published_schema import META, RestoreError
@@ -26,8 +27,9 @@ if TYPE_CHECKING:
 
     from log_partitioner.formats.model import PartitionKey
     from log_partitioner.proof.audit.announced import Told
-    from log_partitioner.proof.audit.context import Context, FetchedObject
+    from log_partitioner.proof.audit.context import Context
     from log_partitioner.proof.audit.source import FlushSource
+    from log_partitioner.proof.audit.store import FetchedObject
     from log_partitioner.proof.oracle.expected_schema import Type
     from log_partitioner.proof.oracle.published_schema import HeaderSchema
 
@@ -92,8 +94,7 @@ class FlushObjects:
             if (reason := self._context.given_up(reference, *place)) is not None
         }
         for reference in references:
-            place = reference.location
-            groups.setdefault(Address(place.bucket, place.object, place.version_id), []).append(reference)
+            groups.setdefault(Address.of(reference.location), []).append(reference)
         self._context.counts.update(references=len(references), objects=len(groups))
         if versions := len(groups) - len({address[:2] for address in groups}):
             text = f"{versions} objects are referenced in several versions"

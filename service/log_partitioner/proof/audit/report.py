@@ -124,9 +124,9 @@ class Report(NamedTuple):
 
     def to_text(self) -> str:
         """Write everything for a terminal."""
-        lines = [f"audit of group {self.group_id}", *_table(self.counts.items())]
-        lines += ["", "dead letters by reason", *_table(sorted(self.dead_letters.items()) or [("none", 0)])]
-        lines += ["", "findings", *_table(to_be_shown(self.findings.counts))]
+        lines = [f"audit of group {self.group_id}", *table_of(self.counts.items())]
+        lines += ["", "dead letters by reason", *table_of(sorted(self.dead_letters.items()) or [("none", 0)])]
+        lines += ["", "findings", *table_of(to_be_shown(self.findings.counts))]
         for title, texts in [("could not tell", self.findings.doubts), ("notes", self.findings.notes)]:
             lines += ["", title, *(f"  {text}" for text in texts)] if texts else []
         for kind, texts in self.findings.examples.items():
@@ -137,7 +137,8 @@ class Report(NamedTuple):
         return "\n".join(lines) + "\n"
 
 
-def _table(rows: Iterable[tuple[str, int]]) -> list[str]:
+def table_of(rows: Iterable[tuple[str, int]]) -> list[str]:
+    """Return names and numbers as lines of two columns."""
     pairs = [(name.replace("_", " "), f"{number:,}") for name, number in rows]
     names, numbers = max(len(name) for name, _ in pairs), max(len(number) for _, number in pairs)
     return [f"  {name:<{max(names, 22)}}  {number:>{max(numbers, 12)}}" for name, number in pairs]

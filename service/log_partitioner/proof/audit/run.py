@@ -1,37 +1,29 @@
-"""`log-partitioner audit`: the command's options, its exit code, the place of its report, and its reader of S3."""
+"""`log-partitioner audit`: the command's options, its exit code, and the place of its report."""
 
 from __future__ import annotations
 
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-from botocore.exceptions import BotoCoreError, ClientError
+from typing import TYPE_CHECKING
 
 from log_partitioner.adapters.kafka.topics import KafkaTopics
-from log_partitioner.adapters.s3_client import make_client
 from log_partitioner.adapters.schema_registry import schema_finder
-from log_partitioner.config.s3_settings import ATTEMPTS
 from log_partitioner.config.section import moment_of, seconds_of
 from log_partitioner.errors import CouldNotTellError, StoreRefusedError
 from log_partitioner.proof.accounting import ExitCode
 from log_partitioner.proof.audit.audit import EXAMPLES, Audit, Options
-from log_partitioner.proof.audit.context import Address, FetchedObject
 from log_partitioner.proof.audit.judge import THREADS
 from log_partitioner.proof.audit.report import Report
+from log_partitioner.proof.audit.store import S3Reader
 from log_partitioner.proof.audit.whose import Groups, of_group
 from log_partitioner.proof.audit.window import FlushWindow
 from log_partitioner.usage import argument_of
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterable
 
-    from log_partitioner.config.s3_settings import S3Settings
     from log_partitioner.config.settings import Settings
-
-_GONE = frozenset({"NoSuchKey", "NoSuchVersion", "404", "NotFound"})
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -119,30 +111,3 @@ def run_audit(settings: Settings, options: Options) -> Report:
     with KafkaTopics.of(settings.kafka) as topics:
         s3, find_schema = S3Reader(settings.s3, threads=options.threads), schema_finder(settings)
         return Audit(settings, options, topics, s3.get, lineage, find_schema=find_schema).run()
-
-
-class S3Reader:
-    """Reads objects; may be used by many threads."""
-
-    def __init__(self, settings: S3Settings, *, threads: int) -> None:
-        self._bucket = settings.bucket
-        self._client = make_client(settings, attempts=ATTEMPTS, connections=threads, validate="when_supported")
-
-    def get(self, address: Address, ranges: Iterable[tuple[int, int]] | None = None) -> FetchedObject | None:
-        """Read an object, or these [start, length) of its bytes, put together; None if there is none.
-
-        Raises:
-            CouldNotTellError: the store does not let us read it.
-        """
-        version: Any = {} if address.version_id is None else {"VersionId": address.version_id}
-        parts: list[Any] = [{"Range": f"bytes={start}-{start + more - 1}"} for start, more in ranges or ()] or [{}]
-        try:
-            answers = [
-                self._client.get_object(Bucket=address.bucket, Key=address.key, **version, **part) for part in parts
-            ]
-            return FetchedObject(b"".join(one["Body"].read() for one in answers), answers[0].get("ETag"))
-        except (BotoCoreError, ClientError, OSError) as error:
-            code = error.response["Error"].get("Code") if isinstance(error, ClientError) else None
-            if code in _GONE or (code == "NoSuchBucket" and address.bucket != self._bucket):
-                return None
-            raise CouldNotTellError(f"object {address.key}: {error}") from error

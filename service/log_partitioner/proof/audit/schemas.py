@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from log_partitioner.formats.reference import Reference, SchemaLocation
-    from log_partitioner.proof.audit.context import Context, FetchedObject
+    from log_partitioner.proof.audit.context import Context
     from log_partitioner.proof.audit.report import Findings
+    from log_partitioner.proof.audit.store import FetchedObject
     from log_partitioner.proof.oracle.published_schema import ExactSchema, HeaderSchema
 
 

@@ -13,8 +13,7 @@ from log_partitioner.config.s3_settings import ATTEMPTS, S3Settings
 from log_partitioner.config.settings import KafkaSettings, Settings
 from log_partitioner.errors import CouldNotTellError, StoreRefusedError
 from log_partitioner.proof.audit import run
-from log_partitioner.proof.audit.context import Address
-from log_partitioner.proof.audit.run import S3Reader
+from log_partitioner.proof.audit.store import Address, S3Reader
 
 
 class Refusing:
