@@ -147,7 +147,7 @@ CATALOGUE = (
     ),
     Mutant(
         "repeats-unknown-commits",
-        "commits the same messages again where the outcome is unknown",
+        "commits the same messages again if the outcome is unknown",
         ("V01: retry unknown commit by re-emitting",),
         Parts(flusher=workers.RepeatsUnknownCommits),
         fast=fast("runtime/test_flusher::test_unknown_outcome_is_told_apart_from_an_abort", Outcome.UNKNOWN_COMMITTED),

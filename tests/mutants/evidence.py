@@ -67,12 +67,13 @@ def look_blind(mutant: Mutant, entry: dict[str, Any], seeds: int, told: Callable
         told()
 
 
-def summary(noticed: dict[str, Any], seeds: int) -> str:
-    """Return in how many seeds of how many, as what, and the first of them."""
+def summary(noticed: dict[str, Any], seeds: int, *, kinds: bool) -> str:
+    """Return in how many seeds of how many, and as what."""
     if not noticed:
         return f"0 of {seeds}"
-    kinds: Counter[str] = Counter()
+    if not kinds:
+        return f"**{len(noticed)} of {seeds}**"
+    found: Counter[str] = Counter()
     for said in noticed.values():
-        kinds.update([said] if isinstance(said, str) else said)
-    most = ", ".join(kind for kind, _ in kinds.most_common(3))
-    return f"**{len(noticed)} of {seeds}**, first {min(map(int, noticed))}: {most}"
+        found.update([said] if isinstance(said, str) else said)
+    return f"**{len(noticed)} of {seeds}**: {', '.join(kind for kind, _ in found.most_common(3))}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,36 +10,36 @@ from typing import Any
 from tests.mutants import evidence
 from tests.mutants.evidence import NONE, TOOLS, summary
 from tests.mutants.mutant import Mutant
+from tests.mutants.published import BLOG
 from tests.mutants.registry import FAMILIES
 
 PAGE = Path(__file__).parents[2] / "docs" / "MUTANTS.md"
 HEAD = """# Mutants
 
-Workers that are wrong on purpose, and which tool notices each. Written by `python -m tests.mutants` from
-[the registry](../tests/mutants/registry.py), [seeds](evidence/mutants.json) and
-[real runs](evidence/mutants_real.json); `python -m tests.mutants never-rewinds --seeds 100` runs one again.
+Workers that are wrong on purpose, and which tool notices each. `python -m tests.mutants` writes this page from
+[the registry](../tests/mutants/registry.py), [seeds](evidence/mutants.json), which has the first seed and the kinds of
+findings too, and [real runs](evidence/mutants_real.json); `python -m tests.mutants never-rewinds --seeds 100` runs one.
 
-Sources: the *zio-kafka story* is D. Vigovszky's, of a service that this one is built after, and of six attempts to mend
-it: [ZIO Kafka with transactions](https://blog.vigoo.dev/posts/zio-kafka-debugging-story/), with zio-kafka
+"""
+WHAT = """
+- **simulation**: seeds of whole workers under faults in which an invariant breaks ([INVARIANTS](INVARIANTS.md)).
+- **fast test**: the test named for the rule passes without the mutant and fails with it.
+- **verification mode, verify-logs, audit**: seeds in which the tool finds something (of verify-logs the numbers of its
+  rules) and nothing stops a worker but itself. The audit is the small one; it judges what is committed, so that work
+  that stands still is none of its findings.
+
+Seeds are of a swarm that the registry gives, mostly one of many rebalances and of a client library as bad as it has
+ever been. Numbers do not say how bad a bug is, and 0 of a few seeds is no proof that a tool cannot see it. CI fails if
+a fast test does not notice its mutant, or if no seed does, but for mutants that the simulation is blind to.
+
+The *zio-kafka story* is D. Vigovszky's, of six attempts to mend a service that this one is built after:
+[ZIO Kafka with transactions](https://blog.vigoo.dev/posts/zio-kafka-debugging-story/), with zio-kafka
 [#427](https://github.com/zio/zio-kafka/pull/427), [#469](https://github.com/zio/zio-kafka/issues/469),
 [#473](https://github.com/zio/zio-kafka/pull/473), [#500](https://github.com/zio/zio-kafka/pull/500). *V01* is a list
 of thirteen wrong builds that any checker of such a worker should notice.
-
-What was run:
-
-- **simulation**: so many seeds of whole workers under faults, each up to the first invariant that breaks
-  ([INVARIANTS](INVARIANTS.md)).
-- **fast test**: the test named for the rule passes without the mutant and fails with it.
-- **verification mode, verify-logs, audit**: seeds in which nothing stops a worker but itself; then each tool alone
-  says what it finds (of verify-logs the numbers of its rules). The audit is the small one, over what workers have left;
-  it judges what is committed, so that work that stands still is none of its findings.
-- **real**: one run of real processes on real Kafka and S3, where made.
-
-Seeds are of a swarm that the registry gives, mostly one of many rebalances and of a client library as bad as it has
-ever been. Numbers do not say how bad a bug is, and 0 of a few seeds is no proof that a tool cannot see it. CI runs,
-for each mutant, the fast test and seeds up to the first that notices, and fails if none does, but for mutants that the
-simulation is blind to.
 """
+SOURCE = re.compile("^V01: .*")
+REAL = "One run each of real processes on real Kafka and S3.\n\n"
 EVERY = ("simulation", "fast test", *TOOLS)
 FALSE_ALARMS = "\nThe product itself, in the same worlds: {}.\n"
 
@@ -50,16 +51,17 @@ def write() -> None:
 
 def render(known: dict[str, Any], runs: dict[str, Any]) -> str:
     """Return the page, from what was found by seeds and in real runs."""
-    parts = [HEAD]
+    parts = [HEAD, *_sums(known)]
     if NONE in known:
         said = [f"{tool} {_cell(known[NONE], tool)}" for tool in ("simulation", *TOOLS)]
         parts.append(FALSE_ALARMS.format("; ".join(said)))
+    parts.append(WHAT)
     for title, family in FAMILIES.items():
         parts.append(
             f"\n## {title}\n\n| mutant | simulation | fast test | {' | '.join(TOOLS)} |\n|---|---|---|---|---|---|\n"
         )
         parts += [_row(one, known.get(one.name, {})) for one in family]
-    parts += ["\n## Real runs\n\n", *_real(runs), "\n## What notices what\n\n", *_sums(known)]
+    parts += ["\n## Real runs\n\n", REAL, *_real(runs)]
     return "".join(parts)
 
 
@@ -71,16 +73,17 @@ def _row(mutant: Mutant, entry: dict[str, Any]) -> str:
         "none" if mutant.fast is None else f"`{mutant.fast.node}`" + ("" if entry.get("fast test") else ": **passes**")
     )
     cells = [simulation, test, *(_cell(entry, tool) for tool in TOOLS)]
-    about = f"**{mutant.name}**: {mutant.wrong} ({'; '.join(mutant.stories)})"
+    sources = [SOURCE.sub("V01", story) for story in mutant.stories if story.startswith((BLOG, "V01"))]
+    about = f"**{mutant.name}**: {mutant.wrong}" + (f" ({'; '.join(sources)})" if sources else "")
     return f"| {about} | {' | '.join(cells)} |\n"
 
 
 def _cell(entry: dict[str, Any], tool: str) -> str:
     if tool == "simulation":
         found = entry.get("simulation")
-        return "not run" if found is None else summary(found["noticed"], found["seeds"])
+        return "not run" if found is None else summary(found["noticed"], found["seeds"], kinds=True)
     found = entry.get("blind")
-    return "not run" if found is None else summary(found[tool], found["seeds"])
+    return "not run" if found is None else summary(found[tool], found["seeds"], kinds=tool == "verify-logs")
 
 
 def _real(runs: dict[str, Any]) -> Iterator[str]:
@@ -91,7 +94,7 @@ def _real(runs: dict[str, Any]) -> Iterator[str]:
             audit = one["audit"] if isinstance(one["audit"], str) else f"**{', '.join(one['audit'])}**"
             mode = f"**{', '.join(one['verification mode'])}**" if one["verification mode"] else "nothing"
             logs = "**violation**" if one["verify-logs"] == "findings" else one["verify-logs"].replace("_", " ")
-            about = f"{one['scenario']}, {one['records']:,} records, {one['seconds']} s"
+            about = f"{one['scenario']}, {one['records']:,} records"
             audit = audit.replace("could_not_tell", "could not tell")
             yield f"| {name} | {about} | {audit} | {mode} | {logs} | {len(one['ended'])} |\n"
 

@@ -33,7 +33,7 @@ def _layered(name: str, wrong: str, layer: type[ReadAhead], *stories: str) -> Mu
 PUBLISHED = (
     Mutant(
         "spans-generations",
-        "goes on with the open batch over an assignment and commits it as the generation that it was opened in",
+        "goes on with the open batch over an assignment, and commits it in the old generation",
         (f"{BLOG}: #427, why streams are restarted",),
         Parts(controller=workers.SpansGenerations),
         style=Style.COOPERATIVE,
@@ -77,7 +77,7 @@ PUBLISHED = (
     ),
     _layered(
         "expects-both-callbacks",
-        "such a layer takes a rebalance for one only where revoke and assignment come in one poll",
+        "such a layer takes a rebalance for one only if revoke and assignment come in one poll",
         read_ahead.ExpectsBothCallbacks,
         f"{BLOG}: #473, fix attempt 5",
     ),

@@ -231,7 +231,7 @@ STARTS = (
     ),
     Mutant(
         "does-not-watch",
-        "goes on where a topic is made anew while it runs",
+        "goes on when a topic is made anew while it runs",
         ("a committed offset is a number, not a place",),
         patches=(Patch(Positions, "watch", patches.nothing),),
         fast=fast("runtime/test_positions::test_topic_made_anew_while_a_worker_runs_stops_it", "cooperative"),
