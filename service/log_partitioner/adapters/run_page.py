@@ -23,6 +23,7 @@ NEAR, AT = 0.7, 0.95  # of a limit
 _STYLE = """
 :root{color-scheme:light dark}
 body{font:1rem/1.5 system-ui,sans-serif;max-width:64rem;margin:1.5rem auto;padding:0 1rem;color:#1b1b1b;background:#fff}
+div{overflow-x:auto}
 table{border-collapse:collapse;margin:0 0 1.5rem;min-width:60%}
 caption{text-align:left;color:#555;padding:.3rem 0}
 th,td{text-align:left;padding:.25rem .9rem .25rem 0;border-bottom:1px solid #ccc;vertical-align:top}
@@ -120,7 +121,8 @@ def _table(caption: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> 
     )
     names = "".join(f'<th scope="col">{name}</th>' for name in head)
     shown = shown or f'<tr><td colspan="{len(head)}">None</td></tr>'
-    return f"<table><caption>{escape(caption)}</caption><thead><tr>{names}</tr></thead><tbody>{shown}</tbody></table>"
+    table = f"<caption>{escape(caption)}</caption><thead><tr>{names}</tr></thead><tbody>{shown}</tbody>"
+    return f"<div><table>{table}</table></div>"
 
 
 def _number(value: float) -> str:
