@@ -17,7 +17,7 @@ The way of the data into the table:
     whose.py              those of one group, and of what it has adopted
     pieces.py             references by object, shared out to tasks
     objects.py            S3: the bytes that references point to
-    rows.py               those bytes -> rows of the table, in Arrow
+    rows.py               those bytes -> rows of the table, in Arrow; compiled.py: the same, with the wheel
     row_type.py           exact schemas -> types
     columns.py            exact schemas -> columns
     parquet.py            rows -> files of a table
@@ -27,10 +27,14 @@ Beside it:
 
     audit/            source against files, dead letters and table         jobs/audit.py
     upkeep.py         small files to large ones, old snapshots             jobs/compact.py
-    retire.py         raw objects past their retention, by record          jobs/compact.py
+    retire.py         raw objects past their retention, by record          jobs/compact.py, retention.py, retired.py
     erasures.py       users out of tables and snapshots, by record         jobs/erase.py
     acknowledged.py   lost for good, passed over, by record                jobs/acknowledge.py
     backfill/         what no committed reference holds, published         jobs/backfill.py, publisher.py
     activity.py       entries and bytes of users, each counted once        jobs/user_activity.py
+    table_check.py    has the table every row of an object                 changes.py: what others did to it since
+    archive/          an older system's CSV as another witness             jobs/audit.py
+    report/           results of audits as one HTML page                   jobs/report.py
+    rebuild.py        the table of entries made anew (in jobs/)            jobs/materialize.py
     topics.py reference_rows.py   topics, and references, as frames
 """

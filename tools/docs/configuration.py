@@ -18,27 +18,25 @@ _HEAD = """\
 
 Made by `python -m tools.docs` from `service/log_partitioner/config/settings.py`; do not edit.
 
-A setting is given by, and the first wins:
+A setting comes from the first of these that has it:
 
 1. a variable of the environment, as in the tables: a list as `a,b` or as JSON, an object as JSON,
 2. a TOML file named by `LOGP_CONFIG_FILE` (`[flush]` and `interval_s = 30` is `LOGP_FLUSH__INTERVAL_S`),
 3. a file in the directory named by `LOGP_SECRETS_DIR`, named like the variable in lower case,
 4. the default.
 
-A time is a number of seconds, or a text with a unit: `500ms`, `30s`, `5m`, `1h`, `1d`. A size is a number of bytes,
-or a text with a unit: `64KiB`, `256MiB`, `2GiB` (kB, MB and GB count by 1,000). Values of librdkafka properties may
-be texts, numbers, true or false.
+A time is a number of seconds, or has a unit: `500ms`, `30s`, `5m`, `1h`, `1d`. A size is a number of bytes, or has a
+unit: `64KiB`, `256MiB`, `2GiB` (kB, MB and GB count by 1,000).
 
 A variable with the prefix `LOGP_` that names no setting is refused, with the nearest setting. `log-partitioner
-check-config` reports all problems at once: names, values, conflicts between settings, and what the client library
-refuses (it is asked without a broker; files of certificates have to be there). `--show` prints the effective settings
-without secrets; `log-partitioner config-schema` prints this page as JSON schema. In the chart the same names stand
-under `config`: `config.flush.interval_s`. Group, topics that are written and prefix have defaults of their own there,
-with namespace and release in them.
+check-config` reports all problems at once, without a broker: names, values, conflicts between settings, and what the
+client library refuses (it needs the files of certificates). `--show` prints the effective settings without secrets; `log-partitioner config-schema` prints
+this page as JSON schema. The chart has the same names under `config`: `config.flush.interval_s`. Its defaults of group,
+prefix and topics that are written hold namespace and release.
 
 ## Those that one sets
 
-The first five are everybody's. The others have defaults for most, and all further settings have for nearly all.
+Everybody sets the first five. The defaults of the others suit most, those of all further settings nearly everybody.
 
 """
 _FIRST = (
@@ -50,9 +48,9 @@ _FIRST = (
 _PROPERTIES = """\
 ## Properties of librdkafka
 
-`kafka.client_properties` and `kafka.secret_properties` take these and no others; librdkafka's CONFIGURATION.md
-explains them and their values. A property of one kind of client is not passed to the other. [ACCESS.md](ACCESS.md)
-shows ways to log in.
+`kafka.client_properties` and `kafka.secret_properties` take these and no others, as texts, numbers, true or false;
+librdkafka's CONFIGURATION.md explains them. A property of one kind of client is not passed to the other.
+[ACCESS.md](ACCESS.md) shows ways to log in.
 """
 _PIPELINE_HEAD = """\
 # Configuration of the pipeline
@@ -60,9 +58,9 @@ _PIPELINE_HEAD = """\
 Made by `python -m tools.docs` from `pipeline/log_partitioner_pipeline/config.py`; do not edit.
 
 A job (`python -m log_partitioner_pipeline JOB`) reads the settings of a worker ([CONFIGURATION.md](CONFIGURATION.md)),
-for topics, objects and the reading of entries, and these in addition. They come from the same kinds of sources: the
-environment, a TOML file named by `PIPELINE_CONFIG_FILE`, secret files in the directory named by `PIPELINE_SECRETS_DIR`,
-defaults. A variable with the prefix `PIPELINE_` that names no setting is refused.
+for topics, objects and the reading of entries, and these. They come from the environment, a TOML file named by
+`PIPELINE_CONFIG_FILE`, secret files in the directory named by `PIPELINE_SECRETS_DIR`, or are defaults. A variable with
+the prefix `PIPELINE_` that names no setting is refused.
 """
 _UNITS: Mapping[str | None, str] = {"seconds": "time, ", "bytes": "size, "}
 _DEFAULTS_MADE = {"worker": "host name"}

@@ -239,15 +239,13 @@ FORMS: tuple[Form, ...] = (
 _HEAD = """\
 # Inputs
 
-Made by `python -m tools.docs` from `tools/docs/inputs.py`; do not edit. Each line is a test: its record, read by its
-settings, has these rows, or becomes this dead letter (`tests/unit/input/test_forms.py`).
+Made by `python -m tools.docs` from `tools/docs/inputs.py`; do not edit. `tests/unit/input/test_forms.py` runs each line.
 
-Beside what is named, `user.paths = user` and `time.paths = time`. `log-partitioner try FILE` and `try --topic T` show
-what settings make of records of your own; DESIGN 3.1 says what each format does in detail. One worker reads topics of
-several forms: `topics` gives single ones settings of their own, as `LOGP_TOPICS='{"web": {"input": {"format":
-"access-log"}}}'`, and `try FILE --topic web` tries them. `avro` and `protobuf` take a schema from `input.schema_file`,
-too. `text`, `protobuf` and `otlp` need the extra `formats`; Debezium and CloudEvents are read by their paths. Kafka's
-own compression (`compression.type`) is undone by the client and plays no part here.
+Settings that are not named are `user.paths = user` and `time.paths = time`. `log-partitioner try FILE` and `try --topic
+T` show what settings make of your own records; [DESIGN 3.1](DESIGN.md#31-source-record) has the details of each format.
+If topics have several forms, `LOGP_TOPICS='{"web": {"input": {"format": "access-log"}}}'` gives one its own settings,
+and `try FILE --topic web` tries them. `avro` and `protobuf` take a schema from `input.schema_file`, too. `text`,
+`protobuf` and `otlp` need the extra `formats`. Kafka's own compression (`compression.type`) plays no part here.
 
 """
 _ROWS = """\
