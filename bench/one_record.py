@@ -103,7 +103,7 @@ def measure(name: str, lane: str) -> Taken:
         spool = DiskSpool(Path(directory, "spool"), bytes_max=2**40)
         spool.prepare()
         recorder = Recorder(settings, spool)
-        recorder.place(_TP, CommittedOffset(0))
+        recorder.start(_TP, CommittedOffset(0))
         recorder.open(Opening("b", 1, Membership(1, "m", None), 0.0, 0))
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # peaks begin here
         before, begun_s = _peak_mib(), time.process_time()

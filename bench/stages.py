@@ -41,7 +41,7 @@ def measure_stages(values: Sequence[bytes], lane: str, workload: Workload) -> di
         spool.prepare()
         recorder = Recorder(settings, spool)
         for tp in _TPS:
-            recorder.place(tp, CommittedOffset(0))
+            recorder.start(tp, CommittedOffset(0))
         known: set[str] = set()
         once = values[: len({id(value) for value in values})]  # a repeated one is the same object
         found = {

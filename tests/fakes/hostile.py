@@ -93,7 +93,7 @@ class Deployment:
         topics = [f"{number:05}".ljust(TOPIC_CHARS_MAX, "t") for number in range(size.topics)]
         self.tps = [TopicPartition(topics[number % size.topics], number) for number in range(size.topic_partitions)]
         for tp in self.tps:
-            self.recorder.place(tp, CommittedOffset(2**62))
+            self.recorder.start(tp, CommittedOffset(2**62))
         self.recorder.open(Opening("20260304T050607Z-1f2e3d4c-17", 1, MEMBER, 0.0, START_MS))
         self.flusher = Flusher(
             worker.ports,

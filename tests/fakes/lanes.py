@@ -35,7 +35,7 @@ class Delivered(NamedTuple):
 
     objects: list[tuple[bytes, SealedObject]]
     dead_letters: list[Any]
-    progress: dict[Any, Any]
+    ledgers: dict[Any, Any]
     outcomes: dict[str, int]
     load: Any
     taken: int
@@ -67,7 +67,7 @@ def deliver(
     objects = [step.finished for step in steps if step.finished is not None]
     batch.check(rows_in(objects))
     found = [(batch.spool.load(one.file), one) for one in objects]
-    return Delivered(found, [*batch.dead_letters], {**batch.progress}, dict(recorder.outcomes), load, taken)
+    return Delivered(found, [*batch.dead_letters], {**batch.ledgers}, dict(recorder.outcomes), load, taken)
 
 
 def assert_judged_alike(
@@ -168,7 +168,7 @@ def opened(records: Sequence[SourceRecord], given: Settings, *, is_fast: bool, m
     rules = given.model_copy(update={"spool": spool, "fast_lane": "auto" if is_fast else "off"})
     recorder = Recorder(rules, FakeSpool())
     for tp in {one.tp for one in records}:
-        recorder.place(tp, CommittedOffset(0))
+        recorder.start(tp, CommittedOffset(0))
     recorder.open(Opening("b1", 1, Membership(1, "m", None), 0.0, 0))
     return recorder
 

@@ -74,7 +74,7 @@ class Rig:
     def owning(self, name: str = "a", *, rules: Rules | None = None, parts: Parts | None = None) -> FakeWorker:
         """Start a worker and wait until it owns everything, knows where to go on, and is ready for a flush."""
         worker = self.worker(name, rules=rules, parts=parts)
-        self.turn_until(lambda: worker.recorder.positions.keys() == self.broker.logs.keys())
+        self.turn_until(lambda: worker.recorder.ledgers.keys() == self.broker.logs.keys())
         worker.controller.prepare()
         return worker
 

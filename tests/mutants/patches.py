@@ -102,8 +102,8 @@ def goes_on_behind_damage(own: Refetcher, *, flush: Callable[[], None], deadline
     """Go on at the next offset that can be read, and say nothing of those before it."""
     del flush
     tried: dict[TopicPartition, int] = own.__dict__.setdefault("tried", {})
-    for tp in own.ports.consumer.failures().keys() & own.recorder.positions.keys():
-        tried[tp] = 1 + max(own.recorder.positions[tp].next_offset, tried.get(tp, 0))
+    for tp in own.ports.consumer.failures().keys() & own.recorder.ledgers.keys():
+        tried[tp] = 1 + max(own.recorder.ledgers[tp].next_offset, tried.get(tp, 0))
         own.ports.consumer.seek(tp, CommittedOffset(tried[tp]), deadline=deadline)
 
 
@@ -131,7 +131,7 @@ def settle_before_init(controller: Controller) -> None:
     """Ask for the committed offsets before the last transaction is ended."""
     tps = controller.state.to_seek
     for tp, start in controller.ports.consumer.committed(tps, deadline=controller.deadline).items():
-        controller.recorder.place(tp, start or CommittedOffset(0), is_new=start is None)
+        controller.recorder.start(tp, start or CommittedOffset(0), is_new=start is None)
         controller.ports.consumer.seek(tp, start or CommittedOffset(0), deadline=controller.deadline)
     controller._become(controller.state.sought(tps))
     _prepare(controller)

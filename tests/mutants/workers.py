@@ -11,7 +11,7 @@ from typing import Any
 import confluent_kafka
 
 from log_partitioner.batch.batch import ClosedBatch, Opening
-from log_partitioner.batch.progress import Progress
+from log_partitioner.batch.ledger import Ledger
 from log_partitioner.batch.rows import Rows
 from log_partitioner.boundary import Membership, SentFlush, StoredObject
 from log_partitioner.control.deadline import Deadline
@@ -69,8 +69,8 @@ class CommitsThePosition(Controller):
     """Takes the client's position for what is recorded."""
 
     def _flush(self, reason: FlushReason) -> None:
-        for tp, progress in self.recorder.positions.items():
-            progress.next_offset = max(progress.next_offset, position_of(self.ports.consumer, tp))
+        for tp, ledger in self.recorder.ledgers.items():
+            ledger.next_offset = max(ledger.next_offset, position_of(self.ports.consumer, tp))
         super()._flush(reason)
 
 
@@ -113,8 +113,8 @@ class RecordsWhatIsNotOwned(Recorder):
     """Writes every record that it is handed."""
 
     def accepts(self, record: SourceRecord) -> bool:
-        """Begin a progress where there is none."""
-        self._tracker.by_tp.setdefault(record.tp, Progress(record.offset, record.offset))
+        """Begin a ledger where there is none."""
+        self._ledgers.by_tp.setdefault(record.tp, Ledger(record.offset, record.offset))
         return super().accepts(record)
 
 
@@ -128,7 +128,7 @@ class AcceptsStaleRecords(Controller):
     def on_assigned(self, tps: frozenset[TopicPartition]) -> None:
         """Go on at the place that is known."""
         super().on_assigned(tps)
-        self._become(self.state.sought(tps & self.recorder.positions.keys()))
+        self._become(self.state.sought(tps & self.recorder.ledgers.keys()))
 
 
 class ForgetsUnknownOutcomes(Controller):
@@ -137,21 +137,21 @@ class ForgetsUnknownOutcomes(Controller):
     def position(self) -> None:
         """Seek to where the batch began, without asking."""
         for tp in self.state.to_seek:
-            own = self.recorder.positions.get(tp)
+            own = self.recorder.ledgers.get(tp)
             start = CommittedOffset(0 if own is None else own.first_offset)
-            self.recorder.place(tp, start)
+            self.recorder.start(tp, start)
             self.ports.consumer.seek(tp, start, deadline=self.deadline)
         self._become(self.state.sought(self.state.to_seek))
 
 
 class SharesItsProgress(Recorder):
-    """Closes a batch without copying its progress, and goes on with them before the flush has ended."""
+    """Closes a batch without copying its ledgers, and goes on with them before the flush has ended."""
 
     def close(self) -> ClosedBatch:
         """Begin the next batch at once."""
         batch = super().close()
-        self._tracker.committed(batch.progress, now_ms=0)
-        return batch._replace(progress=self._tracker.by_tp)
+        self._ledgers.committed(batch.ledgers, now_ms=0)
+        return batch._replace(ledgers=self._ledgers.by_tp)
 
 
 class SpansGenerations(Controller):

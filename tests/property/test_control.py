@@ -70,7 +70,7 @@ class Control(RuleBasedStateMachine):
         if self.control.error is None:
             assert not self.worker.recorder.has_progress
             assert not tps & self.ours
-            assert not tps & self.worker.recorder.positions.keys()
+            assert not tps & self.worker.recorder.ledgers.keys()
         self.look()
 
     # From the loop.
@@ -82,7 +82,7 @@ class Control(RuleBasedStateMachine):
         self.control.consume_returned()
         self.control.prepare()
         self.control.position()
-        for tp, one in self.worker.recorder.positions.items():
+        for tp, one in self.worker.recorder.ledgers.items():
             assert one.first_offset == (self.rig.committed()[tp] or 0)
         self.control.tick()
 
@@ -96,7 +96,7 @@ class Control(RuleBasedStateMachine):
         refused = self.control.state.to_seek
         self.worker.loop._record_all(poll)
         assert not refused & {
-            one for one, at in self.worker.recorder.positions.items() if at.next_offset > at.first_offset
+            one for one, at in self.worker.recorder.ledgers.items() if at.next_offset > at.first_offset
         }
 
     @precondition(lambda self: not self.has_ended and self.worker.recorder.has_progress)
@@ -147,10 +147,10 @@ class Control(RuleBasedStateMachine):
 
     @invariant()
     def a_batch_is_of_one_generation_and_of_what_is_owned(self) -> None:
-        """Progress is of owned TopicPartitions, what has none is to be sought; the generation never goes back."""
+        """Ledgers are of owned TopicPartitions, what has none is to be sought; the generation never goes back."""
         state, opening = self.control.state, self.worker.recorder.opening
-        assert self.worker.recorder.positions.keys() <= state.owned
-        assert state.owned - self.worker.recorder.positions.keys() <= state.to_seek
+        assert self.worker.recorder.ledgers.keys() <= state.owned
+        assert state.owned - self.worker.recorder.ledgers.keys() <= state.to_seek
         assert opening is None or (opening.generation == state.generation and state.end is None)
         assert state.generation >= self.generation
         self.generation = state.generation

@@ -31,7 +31,7 @@ class Health:
         self._live_max_s = live_max_s
         self._beat_at_s = clock.now_s()
         self.is_member = False
-        self.is_proven = False
+        self.is_positioned = False
         self.is_draining = False
         self.difference: str | None = None
 
@@ -52,9 +52,9 @@ class Health:
             return Answer(well=False, text=f"verification: {self.difference}")
         trouble = self._trouble()
         text = "member of the group" if self.is_member else "not a member of the group yet"
-        if self.is_member and not self.is_proven:
+        if self.is_member and not self.is_positioned:
             text = "member of the group, start positions are not proven yet"
-        well = self.is_member and self.is_proven and trouble is None
+        well = self.is_member and self.is_positioned and trouble is None
         return Answer(well, text if trouble is None else f"{text}: {trouble}")
 
 

@@ -11,7 +11,7 @@ from copy import copy
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from log_partitioner.batch.progress import Progress
+from log_partitioner.batch.ledger import Ledger
 from log_partitioner.batch.rows import Rows
 from log_partitioner.boundary import BatchSpool, Membership
 from log_partitioner.control.flush_policy import Size
@@ -43,13 +43,13 @@ class Batch:
     dead_letters: list[DeadLetter] = field(default_factory=list)
     dead_letter_bytes: int = 0
 
-    def close(self, progress: Mapping[TopicPartition, Progress]) -> ClosedBatch:
+    def close(self, ledgers: Mapping[TopicPartition, Ledger]) -> ClosedBatch:
         """Close the batch; later records go into the next one."""
         return ClosedBatch(
             opening=self.opening,
             spool=self.spool,
             rows=self.rows,
-            progress={tp: copy(one) for tp, one in sorted(progress.items())},
+            ledgers={tp: copy(one) for tp, one in sorted(ledgers.items())},
             dead_letters=tuple(self.dead_letters),
             size=Size(self.source_bytes, self.entries),
             record_timestamps=self.record_timestamps,
@@ -57,7 +57,7 @@ class Batch:
 
 
 class ClosedBatch(NamedTuple):
-    """A batch to which nothing is added any more, with everything that a flush needs; `progress` is a copy.
+    """A batch to which nothing is added any more, with everything that a flush needs; `ledgers` are copies.
 
     `record_timestamps` counts the entries whose event time is their record's timestamp.
     """
@@ -65,7 +65,7 @@ class ClosedBatch(NamedTuple):
     opening: Opening
     spool: BatchSpool
     rows: Rows
-    progress: Mapping[TopicPartition, Progress]
+    ledgers: Mapping[TopicPartition, Ledger]
     dead_letters: tuple[DeadLetter, ...]
     size: Size
     record_timestamps: int = 0
@@ -78,17 +78,17 @@ class ClosedBatch(NamedTuple):
     @property
     def records(self) -> int:
         """How many records it covers."""
-        return sum(progress.records for progress in self.progress.values())
+        return sum(ledger.records for ledger in self.ledgers.values())
 
     @property
     def entries(self) -> int:
         """How many entries its records have."""
-        return sum(progress.entries for progress in self.progress.values())
+        return sum(ledger.entries for ledger in self.ledgers.values())
 
     @property
     def dead(self) -> int:
         """How many of them are in dead letters."""
-        return sum(progress.dead_letters for progress in self.progress.values())
+        return sum(ledger.dead_letters for ledger in self.ledgers.values())
 
     @property
     def dead_letters_by_reason(self) -> Counter[str]:
@@ -98,41 +98,46 @@ class ClosedBatch(NamedTuple):
     @property
     def discarded_replays(self) -> int:
         """How many of its records are discarded as replays."""
-        return sum(progress.discarded_replays for progress in self.progress.values())
+        return sum(ledger.discarded_replays for ledger in self.ledgers.values())
 
     @property
     def ways_dropped(self) -> int:
         """How many ways of source topic chains it has dropped."""
-        return sum(one.recorded.dropped for one in self.progress.values() if one.recorded is not None)
+        return sum(one.recorded.dropped for one in self.ledgers.values() if one.recorded is not None)
 
     @property
     def spans(self) -> dict[TopicPartition, tuple[int, int]]:
         """[first_offset, next_offset) of every owned TopicPartition."""
-        return {tp: (progress.first_offset, progress.next_offset) for tp, progress in self.progress.items()}
+        return {tp: ledger.span for tp, ledger in self.ledgers.items()}
+
+    @property
+    def topics(self) -> set[str]:
+        """The topics of which it covers offsets."""
+        return {tp.topic for tp, ledger in self.ledgers.items() if not ledger.is_empty}
 
     def next_offsets(self) -> dict[TopicPartition, CommittedOffset]:
         """Return the offsets to commit, without metadata: ends of covered ranges, and starts of new TopicPartitions."""
         return {
-            tp: CommittedOffset(progress.next_offset, progress.leader_epoch)
-            for tp, progress in self.progress.items()
-            if progress.is_to_commit
+            tp: CommittedOffset(ledger.next_offset, ledger.leader_epoch)
+            for tp, ledger in self.ledgers.items()
+            if ledger.is_to_commit
         }
 
     def named_spans(self) -> dict[str, tuple[int, int]]:
         """Return the covered offsets [first_offset, next_offset) of each TopicPartition by name; for the log."""
-        return {str(tp): (first, end) for tp, (first, end) in self.spans.items() if end > first}
+        return {str(tp): ledger.span for tp, ledger in self.ledgers.items() if not ledger.is_empty}
 
     def covered(self) -> dict[str, Covered]:
         """Return the offsets of each TopicPartition that the commit moves, as its log line has them."""
         return {
             str(tp): {
-                "first_offset": progress.first_offset,
-                "min_offset": progress.min_offset,
-                "max_offset": progress.max_offset,
-                "next_offset": progress.next_offset,
+                "first_offset": ledger.first_offset,
+                "min_offset": ledger.min_offset,
+                "max_offset": ledger.max_offset,
+                "next_offset": ledger.next_offset,
             }
-            for tp, progress in self.progress.items()
-            if progress.next_offset > progress.first_offset
+            for tp, ledger in self.ledgers.items()
+            if not ledger.is_empty
         }
 
     def check(self, in_files: Mapping[TopicPartition, int]) -> None:
@@ -140,10 +145,10 @@ class ClosedBatch(NamedTuple):
         dead: Counter[TopicPartition] = Counter()
         for letter in self.dead_letters:
             dead[letter.record.tp] += letter.entries
-        strange = (in_files.keys() | dead.keys()) - self.progress.keys()
+        strange = (in_files.keys() | dead.keys()) - self.ledgers.keys()
         assert not strange, f"W3: entries of {sorted(strange)}, which the batch does not cover"
-        for tp, progress in self.progress.items():
-            progress.check(tp, in_files=in_files.get(tp, 0), dead=dead[tp])
+        for tp, ledger in self.ledgers.items():
+            ledger.check(tp, in_files=in_files.get(tp, 0), dead=dead[tp])
 
 
 def cost_of(spans: Mapping[TopicPartition, tuple[int, int]]) -> str:

@@ -21,7 +21,7 @@ from enum import Enum
 from typing import NamedTuple, cast
 
 from log_partitioner.batch.batch import ClosedBatch
-from log_partitioner.batch.progress import Progress
+from log_partitioner.batch.ledger import Ledger
 from log_partitioner.batch.seal import SealedObject
 from log_partitioner.boundary import Message, StoredObject
 from log_partitioner.config.settings import KafkaSettings
@@ -187,7 +187,7 @@ def flush_record_of(
     topic_ids: Mapping[str, str],
 ) -> FlushRecord:
     """Make the flush record of a batch."""
-    objects, owned = list(objects), batch.progress
+    objects, owned = list(objects), batch.ledgers
     return FlushRecord(
         batch_id=batch.batch_id,
         group_id=sender.kafka.group_id,
@@ -200,10 +200,10 @@ def flush_record_of(
         started_at_ms=batch.opening.opened_at_ms,
         ended_at_ms=ended_at_ms,
         step_seconds={step: round(seconds, 6) for step, seconds in step_seconds.items()},
-        topic_partitions=tuple(_flushed(tp, progress) for tp, progress in owned.items()),
+        topic_partitions=tuple(_flushed(tp, ledger) for tp, ledger in owned.items()),
         totals=FlushTotals(
-            records=sum(progress.records for progress in owned.values()),
-            entries=sum(progress.entries for progress in owned.values()),
+            records=sum(ledger.records for ledger in owned.values()),
+            entries=sum(ledger.entries for ledger in owned.values()),
             entries_in_files=sum(sealed.entries for sealed in objects),
             dead_letters=sum(letter.entries for letter in batch.dead_letters),
             dead_letter_records=len(batch.dead_letters),
@@ -213,8 +213,8 @@ def flush_record_of(
     )
 
 
-def _flushed(tp: TopicPartition, progress: Progress) -> FlushedTopicPartition:
-    counts = {name: getattr(progress, name) for name in FlushedTopicPartition.__struct_fields__[len(tp) :]}
+def _flushed(tp: TopicPartition, ledger: Ledger) -> FlushedTopicPartition:
+    counts = {name: getattr(ledger, name) for name in FlushedTopicPartition.__struct_fields__[len(tp) :]}
     return FlushedTopicPartition(topic=tp.topic, partition=tp.partition, **counts)
 
 

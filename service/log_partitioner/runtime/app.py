@@ -279,7 +279,7 @@ class Process:
         is_over = without_s >= self._without_max_s
         is_member = self._consumer.membership().is_proof
         self.health.is_member = self._consumer.is_answered
-        self.health.is_proven = not self.worker.controller.unplaced
+        self.health.is_positioned = not self.worker.controller.not_positioned
         if is_member:
             self._brokers.joined()
         hindrance, refusal = self._kept_out(), self._brokers.refusal()

@@ -140,9 +140,9 @@ class Controller:
     # From the loop.
 
     @property
-    def unplaced(self) -> frozenset[TopicPartition]:
+    def not_positioned(self) -> frozenset[TopicPartition]:
         """TopicPartitions that are owned and have no next offset yet, because nobody has answered."""
-        return self.state.owned - self.recorder.positions.keys()
+        return self.state.owned - self.recorder.ledgers.keys()
 
     def begin(self) -> None:
         """Make a producer ready before committed offsets are read; that ends an earlier process's open transaction."""
@@ -227,7 +227,7 @@ class Controller:
         Raises:
             StopError: the batch may hold records of two topics of one name, or the store refuses us.
         """
-        self.positions.watch(self.recorder.positions, deadline=self.deadline)
+        self.positions.watch(self.recorder.ledgers, deadline=self.deadline)
         if self.state.end is None:
             self._flush(reason)
 
@@ -267,13 +267,13 @@ class Controller:
         tps = self.state.to_seek
         if not tps or not self.ports.committer.is_ready:
             return
-        own = self.recorder.positions
+        own = self.recorder.ledgers
         known = {tp: own[tp].first_offset if tp in own else None for tp in sorted(tps)}
         if self.deadline.remaining_s() < self.rules.settle_s / 2:  # stopped meanwhile: the group may have put us out
             self._report_not_positioned("too little time before the next poll")
             return
         try:
-            found = self.positions.find(known, placed=own, deadline=self.deadline)
+            found = self.positions.find(known, positioned=own, deadline=self.deadline)
         except DiscardError as error:
             self._report_not_positioned(str(error))
             return
@@ -281,7 +281,7 @@ class Controller:
         tell(self._log.info, log_events.Positioned(membership.generation, starts))
         for tp, one in found.items():
             self.ports.consumer.seek(tp, one.committed, deadline=self.deadline)
-            self.recorder.place(tp, one.committed, is_new=one.source == "policy")
+            self.recorder.start(tp, one.committed, is_new=one.source == "policy")
         self.ports.metrics.add("rewinds", sum(first is not None for first in known.values()))
         if tps == self.state.owned:
             self._asked_in = membership.generation
@@ -323,7 +323,7 @@ class Controller:
             now_ms, self._closed = self.ports.clock.wall_ms(), None
             self.ports.metrics.set("last_commit_timestamp_seconds", now_ms / 1000)
             self.recorder.committed(batch, now_ms=now_ms)
-            self.positions.flushed_topics.update(tp.topic for tp, (first, end) in batch.spans.items() if end > first)
+            self.positions.flushed_topics |= batch.topics
             self._become(self.state.committed(Size(self.rules.bytes_max, self.rules.entries_max)))
             self.verification.committed(sent)
             if reason not in (FlushReason.REVOKED, FlushReason.ASSIGNED):
@@ -332,7 +332,7 @@ class Controller:
     def _discarded(self, batch: ClosedBatch, error: DiscardError, reason: FlushReason) -> None:
         counts, at_s = isinstance(error, CommitUnknownError | FencedError), self.ports.clock.now_s()
         if isinstance(error, CommitUnknownError):
-            self.positions.forget(batch.progress)
+            self.positions.forget(batch.ledgers)
         self._become(self.state.discarded(batch.size, at_s, counts_as_failure=counts))
         self._discard(type(error).__name__)
         if self.state.has_failed_too_often:

@@ -146,7 +146,7 @@ class CrashGuard:
 
     def _look_back(self) -> None:
         """Forget records that are committed, and TopicPartitions that have moved away: another journal counts there."""
-        committed = {str(tp): progress.first_offset for tp, progress in self.recorder.positions.items()}
+        committed = {str(tp): ledger.first_offset for tp, ledger in self.recorder.ledgers.items()}
         self._seen |= committed.keys()
         suspect = {
             name: span

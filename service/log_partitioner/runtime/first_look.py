@@ -142,7 +142,7 @@ class FirstLook:
         self.has_fit |= entries >= TOO_FEW_TO_STOP and dead < share_max * entries
         if share_max >= 1 or entries < TOO_FEW_TO_STOP or dead < share_max * entries:
             return
-        topics = sorted({tp.topic for tp, (first, end) in batch.spans.items() if end > first})
+        topics = sorted(batch.topics)
         if any(topic in flushed_topics for topic in topics):
             return
         if flushed_topics and not any(map(self._sources.are_naming, topics)):

@@ -277,9 +277,9 @@ class Flusher:
 
     def _offsets(self, batch: ClosedBatch) -> dict[TopicPartition, CommittedOffset]:
         """Return the offsets to commit, each with metadata about its topic and its ways."""
-        metadata_of, progress = self.topics.metadata_of, batch.progress
+        metadata_of, ledgers = self.topics.metadata_of, batch.ledgers
         return {
-            tp: offset._replace(metadata=metadata_of(tp, progress[tp].next_ways))
+            tp: offset._replace(metadata=metadata_of(tp, ledgers[tp].next_ways))
             for tp, offset in batch.next_offsets().items()
         }
 
@@ -360,8 +360,8 @@ class Flusher:
         """Count discarded replays, and warn once of each way."""
         for name in ("discarded_replays", "ways_dropped"):
             self.ports.metrics.add(name, getattr(batch, name))
-        for tp, progress in batch.progress.items():
-            for way, replay in progress.replays.items():
+        for tp, ledger in batch.ledgers.items():
+            for way, replay in ledger.replays.items():
                 if len(self._warned_ways) < WARNED_WAYS_MAX and (tp, way) not in self._warned_ways:
                     self._warned_ways.add((tp, way))
                     told = ReplaysDiscarded(str(tp), replay.offset, way, list(replay.place), list(replay.highest))

@@ -72,12 +72,12 @@ class Positions:
         self._log = structlog.get_logger("positions")
 
     def find(
-        self, known: Mapping[TopicPartition, int | None], *, placed: Iterable[TopicPartition], deadline: Deadline
+        self, known: Mapping[TopicPartition, int | None], *, positioned: Iterable[TopicPartition], deadline: Deadline
     ) -> dict[TopicPartition, NextPosition]:
         """Return the next offset of each; blocks for the answers. No transaction of ours may be open.
 
         `known` is the offset up to which this process knows it to be committed; None if it is new here. Something may
-        have been read of what is `placed`: no topic of it may be another one now. After a missing answer the worker
+        have been read of what is `positioned`: no topic of it may be another one now. After a missing answer the worker
         polls and asks again; after the second in a row it ends. An answer that is missing because the process was
         stopped meanwhile does not count: then the deadline is long past.
 
@@ -89,7 +89,7 @@ class Positions:
         """
         try:
             if any(offset is None for offset in known.values()):
-                self._ask_ids(placed, deadline)
+                self._ask_ids(positioned, deadline)
             committed = self.ports.consumer.committed(sorted(known), deadline=deadline)
             there = {tp: one for tp, one in committed.items() if one is not None}
             for tp, one in there.items():
@@ -111,9 +111,9 @@ class Positions:
             for tp, one in sorted(committed.items())
         }
 
-    def _ask_ids(self, placed: Iterable[TopicPartition], deadline: Deadline) -> None:
+    def _ask_ids(self, positioned: Iterable[TopicPartition], deadline: Deadline) -> None:
         found = self.ports.consumer.topic_ids(self.settings.source_topics, deadline=deadline.at_most(TOPIC_IDS_S))
-        read = {tp.topic for tp in placed}
+        read = {tp.topic for tp in positioned}
         for topic, topic_id in found.items():
             known = self.topics.ids.get(topic, topic_id)
             may_be_read = topic in read or self.settings.sources.are_naming(topic)
@@ -237,10 +237,10 @@ class Positions:
             self._read_whole.discard(tp)
             self._wrong_until.pop(tp, None)
 
-    def watch(self, placed: Iterable[TopicPartition], *, deadline: Deadline) -> None:
+    def watch(self, positioned: Iterable[TopicPartition], *, deadline: Deadline) -> None:
         """Check that no source topic was made anew since its records were read; before a flush outside a callback.
 
-        One that only a pattern matches may have been, unless something of it is `placed`: they come and go.
+        One that only a pattern matches may have been, unless something of it is `positioned`: they come and go.
 
         Before the first ones it looks for foreign groups again: two new groups that start together do not see each
         other at the start. 1. Both look, and find nothing. 2. Both commit a flush. 3. Both look: the one that committed
@@ -253,7 +253,7 @@ class Positions:
         Raises:
             StartPositionError: a topic was made anew, or another group publishes the same.
         """
-        self._ask_ids(placed, deadline)
+        self._ask_ids(positioned, deadline)
         if self._looks_left:
             self._looks_left -= 1
             with suppress(HistoryUnknownError, LeavingError):

@@ -13,8 +13,8 @@ from log_partitioner.avro.entry_types import EntryTypes
 from log_partitioner.avro.infer import TooDeepError, TooManyFieldsError
 from log_partitioner.batch.batch import Batch, ClosedBatch, Opening
 from log_partitioner.batch.fast_lane import FastLane, TakenRun, TakenSpan, has_lane, is_fast
+from log_partitioner.batch.ledger import Ledger, Ledgers
 from log_partitioner.batch.messages import dead_letters_of
-from log_partitioner.batch.progress import Progress, Tracker
 from log_partitioner.batch.rows import Rows
 from log_partitioner.batch.topic_rules import RulesByTopic
 from log_partitioner.batch.types import make_types
@@ -33,7 +33,7 @@ from log_partitioner.runtime.first_look import FirstLook
 
 
 class Recorder:
-    """Owns the progress and the open batch; used by the loop thread only.
+    """Owns the ledgers and the open batch; used by the loop thread only.
 
     Its memory is bounded, because a batch is flushed when its fixed bytes, which no spill frees, reach half of
     the `memory_bytes_max` of the spool.
@@ -44,7 +44,7 @@ class Recorder:
         self.rules = RulesByTopic(settings, find_schema)
         self.first_look = FirstLook(settings, self.rules)
         self._batch: Batch | None = None
-        self._tracker = Tracker()
+        self._ledgers = Ledgers()
         self._memory_bytes_max = settings.spool.memory_bytes_max
         self._is_fast = is_fast(settings)
         self._bounds = settings.schema_bounds
@@ -56,18 +56,18 @@ class Recorder:
 
     def disown(self, tp: TopicPartition) -> None:
         """Stop owning a TopicPartition; its records are refused from now on."""
-        self._tracker.disown(tp)
+        self._ledgers.disown(tp)
 
-    def place(self, tp: TopicPartition, start: CommittedOffset, *, is_new: bool = False) -> None:
+    def start(self, tp: TopicPartition, start: CommittedOffset, *, is_new: bool = False) -> None:
         """Start at an offset that is committed, or that the policy gave; the open batch must not cover any of it."""
         discards = self.rules[tp.topic].settings.input.discard_replays
         ways = offset_metadata.decode(start.metadata).ways or {} if discards else None
-        self._tracker.place(tp, start, is_new=is_new, ways=ways)
+        self._ledgers.start(tp, start, is_new=is_new, ways=ways)
 
     @property
-    def positions(self) -> Mapping[TopicPartition, Progress]:
-        """The progress of TopicPartitions that are owned and have a position, read-only."""
-        return self._tracker.by_tp
+    def ledgers(self) -> Mapping[TopicPartition, Ledger]:
+        """The ledgers of TopicPartitions that are owned and have started at an offset, read-only."""
+        return self._ledgers.by_tp
 
     # The open batch.
 
@@ -79,7 +79,7 @@ class Recorder:
     @property
     def has_progress(self) -> bool:
         """Whether the open batch covers any offset."""
-        return not self._tracker.is_empty
+        return not self._ledgers.are_empty
 
     def has_lane(self, topic: str) -> bool:
         """Return whether there is a fast lane for records of a source topic."""
@@ -116,16 +116,16 @@ class Recorder:
     def close(self) -> ClosedBatch:
         """Close the open batch; `committed` or `discard` follows, and nothing is recorded in between.
 
-        It names every TopicPartition with a position, even idle ones: a later owner compares their committed offsets.
+        It names every TopicPartition that has started, even idle ones: a later owner compares their committed offsets.
         """
         assert self._batch is not None, "a flush needs an open batch"
         batch, self._batch = self._batch, None
         self.first_look.closed()
-        return batch.close(self._tracker.by_tp)
+        return batch.close(self._ledgers.by_tp)
 
     def committed(self, batch: ClosedBatch, *, now_ms: int) -> None:
         """Go on behind a committed batch."""
-        self._tracker.committed(batch.progress, now_ms=now_ms)
+        self._ledgers.committed(batch.ledgers, now_ms=now_ms)
         batch.spool.delete()
 
     def discard(self, batch: ClosedBatch | None) -> dict[TopicPartition, tuple[int, int]]:
@@ -135,7 +135,7 @@ class Recorder:
         discarded, self._batch = batch or self._batch, None
         if discarded is not None:
             discarded.spool.delete()
-        return self._tracker.forget()
+        return self._ledgers.forget()
 
     # Many plain records.
 
@@ -152,7 +152,7 @@ class Recorder:
             first,
             self.first_look.until(poll, first, stop),
             known=batch.rows.known,
-            next_offsets={tp: progress.next_offset for tp, progress in self._tracker.by_tp.items()},
+            next_offsets={tp: ledger.next_offset for tp, ledger in self._ledgers.by_tp.items()},
             weight_max=weight_max,
             bytes_max=bytes_max,
         )
@@ -164,9 +164,9 @@ class Recorder:
 
     def _cover(self, run: TakenRun, poll: Poll, batch: Batch) -> None:
         for one in run.covered:
-            progress = self._tracker.by_tp[one.tp]
-            first_ms = _first_ms(poll, one) if progress.min_offset is None else None
-            progress.cover_many(one, first_ms=first_ms, leader_epoch=poll[one.last].leader_epoch)
+            ledger = self._ledgers.by_tp[one.tp]
+            first_ms = _first_ms(poll, one) if ledger.min_offset is None else None
+            ledger.cover_many(one, first_ms=first_ms, leader_epoch=poll[one.last].leader_epoch)
         batch.entries += run.entries
         batch.source_bytes += run.source_bytes
         self.outcomes["written"] += run.entries
@@ -182,9 +182,9 @@ class Recorder:
     # One record.
 
     def accepts(self, record: SourceRecord) -> bool:
-        """Return whether the record is the next one of its progress: owned, and not covered already."""
-        progress = self._tracker.by_tp.get(record.tp)
-        return progress is not None and record.offset >= progress.next_offset
+        """Return whether the record is the next one of its ledger: owned, and not covered yet."""
+        ledger = self._ledgers.by_tp.get(record.tp)
+        return ledger is not None and record.offset >= ledger.next_offset
 
     def record(self, record: SourceRecord) -> int:
         """Put every entry of a record into a row or a dead letter, or discard a replay, then cover its offset.
@@ -194,11 +194,11 @@ class Recorder:
         Raises:
             RegistryError: it needs a schema that cannot be had now; nothing of it is recorded.
         """
-        batch, progress = self._batch, self._tracker.by_tp[record.tp]
+        batch, ledger = self._batch, self._ledgers.by_tp[record.tp]
         assert batch is not None, "a batch is opened before its first record"
-        place = place_of(record) if progress.recorded is not None and record.headers else None
-        if place is not None and progress.has(place):
-            progress.cover_replay(record, place)
+        place = place_of(record) if ledger.recorded is not None and record.headers else None
+        if place is not None and ledger.has(place):
+            ledger.cover_replay(record, place)
             batch.source_bytes += len(record.value or b"")
             return len(record.value or b"") // 1024
         _, decoder, partitioner = self.rules[record.tp.topic]
@@ -207,12 +207,12 @@ class Recorder:
         bad = decoded.bad + self._write_entries(record, decoded, partitioner, batch)
         entries = len(decoded.entries) + len(decoded.bad)
         if bad:
-            self._reject(dead_letters_of(record, bad, of_entries=entries), batch, progress)
+            self._reject(dead_letters_of(record, bad, of_entries=entries), batch, ledger)
         written = entries - len(bad)
-        progress.entries += entries
-        progress.cover(record.offset, timestamp_ms=record.timestamp_ms, leader_epoch=record.leader_epoch)
+        ledger.entries += entries
+        ledger.cover(record.offset, timestamp_ms=record.timestamp_ms, leader_epoch=record.leader_epoch)
         if place is not None:
-            progress.move(place)
+            ledger.move(place)
         batch.entries += entries
         size = max(decoded.size, len(record.value or b""))
         batch.source_bytes += size
@@ -258,11 +258,11 @@ class Recorder:
                 self._count_timestamps(1, batch)
         return bad
 
-    def _reject(self, dead_letters: Iterable[DeadLetter], batch: Batch, progress: Progress) -> None:
+    def _reject(self, dead_letters: Iterable[DeadLetter], batch: Batch, ledger: Ledger) -> None:
         for dead_letter in dead_letters:
             batch.dead_letters.append(dead_letter)
             batch.dead_letter_bytes += dead_letter.memory_bytes
-            progress.dead_letters += dead_letter.entries
+            ledger.dead_letters += dead_letter.entries
             self.outcomes[dead_letter.reason.value] += dead_letter.entries
 
 

@@ -51,7 +51,7 @@ class Refetcher:
         The consumer assigns the TopicPartition anew, which the library may take for the answer to a revoke that it has
         not reported yet. Then the next owner reads the revoked ones, from their committed offsets.
         """
-        owned, now_s = self.recorder.positions, self.ports.clock.now_s()
+        owned, now_s = self.recorder.ledgers, self.ports.clock.now_s()
         failures = {tp: failure for tp, failure in self.ports.consumer.failures().items() if tp in owned}
         # What has not failed again for a while may have no record there: nobody knows that it can be read.
         self._troubles = {
@@ -71,8 +71,8 @@ class Refetcher:
         if due:
             flush()
         for tp in due:
-            if (progress := self.recorder.positions.get(tp)) is not None:
-                start = CommittedOffset(progress.next_offset, progress.leader_epoch)
+            if (ledger := self.recorder.ledgers.get(tp)) is not None:
+                start = CommittedOffset(ledger.next_offset, ledger.leader_epoch)
                 self.ports.consumer.seek(tp, start, deadline=deadline)
         self.ports.metrics.set("held_topic_partitions", sum(one.times > RETRIES for one in self._troubles.values()))
 

@@ -160,18 +160,18 @@ class Runloop:
 
     def _record_one(self, record: SourceRecord) -> str | None:
         """Record a record, and flush a full batch; returns the cause if it is refused: then it is read again."""
-        positions, tp = self.recorder.positions, record.tp
+        ledgers, tp = self.recorder.ledgers, record.tp
         if tp in self.controller.state.to_seek or tp in self._held:
             return "rewound"
         if not self.recorder.accepts(record):
-            return "covered" if tp in positions else "not_owned"
+            return "covered" if tp in ledgers else "not_owned"
         if not self._has_room(record):
             return "rewound"
         if self.recorder.opening is None:
             if not self.controller.open_batch():
                 return "rewound"
             self._weight = self._check_at = 0
-        expected = positions[tp].next_offset
+        expected = ledgers[tp].next_offset
         try:
             self._weight += self._crash_guard.record(record)
         except RegistryError as error:
@@ -255,14 +255,14 @@ class Runloop:
 
     def _publish(self) -> None:
         """Publish the owned TopicPartitions and the state of the open batch."""
-        positions, now_ms = self.recorder.positions, self.ports.clock.wall_ms()
-        next_offsets = {tp: one.next_offset for tp, one in positions.items()}
+        ledgers, now_ms = self.recorder.ledgers, self.ports.clock.wall_ms()
+        next_offsets = {tp: ledger.next_offset for tp, ledger in ledgers.items()}
         ends = self.ports.consumer.ends(next_offsets)
         self._open_transactions.look(self.ports.consumer.blocked_by_transaction(next_offsets), next_offsets, ends)
         for tp, end in ends.items():
-            committed, labels = positions[tp].first_offset, {"topic": tp.topic, "partition": str(tp.partition)}
+            committed, labels = ledgers[tp].first_offset, {"topic": tp.topic, "partition": str(tp.partition)}
             self.ports.metrics.set("lag_records", max(0, end - committed), **labels)
-            since_ms = positions[tp].waits_since_ms if end > committed else now_ms
+            since_ms = ledgers[tp].waits_since_ms if end > committed else now_ms
             if since_ms is None:
                 self.ports.metrics.forget("lag_seconds", **labels)
             else:
@@ -273,6 +273,6 @@ class Runloop:
         self.ports.metrics.set("memory_bytes", load.memory_bytes)
         self.ports.metrics.set("partition_keys", load.partition_keys)
         self.ports.metrics.set("batch_entries", load.entries)
-        self.ports.metrics.set("owned_topic_partitions", len(positions))
+        self.ports.metrics.set("owned_topic_partitions", len(ledgers))
         for phase in Phase:
             self.ports.metrics.set("state", float(phase is self.controller.state.phase), state=phase.value)

@@ -63,7 +63,7 @@ def test_ready_while_a_member_and_not_draining(bench: Bench) -> None:
     assert bench.get("/readyz") == (503, "not a member of the group yet\n")
     bench.health.is_member = True
     assert bench.get("/readyz") == (503, "member of the group, start positions are not proven yet\n")
-    bench.health.is_proven = True
+    bench.health.is_positioned = True
     assert bench.get("/readyz")[0] == 200
     bench.health.is_draining = True
     assert bench.get("/readyz") == (503, "draining\n")
@@ -74,7 +74,7 @@ def test_not_ready_while_no_broker_answers_and_says_which(bench: Bench) -> None:
     """As a member, too; the loop is alive all the same."""
     bench.trouble = "broker b:9092: connection refused, for 5 s"
     assert bench.get("/readyz") == (503, "not a member of the group yet: broker b:9092: connection refused, for 5 s\n")
-    bench.health.is_member = bench.health.is_proven = True
+    bench.health.is_member = bench.health.is_positioned = True
     assert bench.get("/readyz") == (503, "member of the group: broker b:9092: connection refused, for 5 s\n")
     assert bench.get("/livez")[0] == 200
     bench.trouble = None

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from log_partitioner.batch.batch import Batch, Opening
+from log_partitioner.batch.ledger import Ledgers
 from log_partitioner.batch.messages import (
     BATCH_BYTES,
     FLUSH_TYPE,
@@ -32,7 +33,6 @@ from log_partitioner.batch.messages import (
     stored_apart,
     stored_object,
 )
-from log_partitioner.batch.progress import Tracker
 from log_partitioner.batch.seal import SealedObject
 from log_partitioner.boundary import Membership, Message, StoredObject
 from log_partitioner.control.flush_policy import FlushReason
@@ -160,20 +160,20 @@ def test_object_is_named_by_what_it_holds() -> None:
 
 
 def test_flush_record_says_what_the_batch_covers_and_what_became_of_it() -> None:
-    """Ranges and sums are those of the progress; ids of topics as far as they are known."""
-    tracker = Tracker()
+    """Ranges and sums are those of the ledgers; ids of topics as far as they are known."""
+    ledgers = Ledgers()
     for tp in (B, A, TopicPartition("other", 0)):
-        tracker.place(tp, CommittedOffset(5))
-    progress = tracker.by_tp[A]
+        ledgers.start(tp, CommittedOffset(5))
+    ledger = ledgers.by_tp[A]
     for offset in (7, 9):
-        progress.cover(offset, timestamp_ms=offset)
-    progress.entries, progress.dead_letters = 5, 2
-    tracker.by_tp[B].idle_since_ms = 77
+        ledger.cover(offset, timestamp_ms=offset)
+    ledger.entries, ledger.dead_letters = 5, 2
+    ledgers.by_tp[B].idle_since_ms = 77
     batch = Batch(Opening("b1", 4, MEMBER, 1.0, 1000), FakeSpool().open("b1"), empty_rows())
     batch.dead_letters.append(DeadLetter(RECORD, Reason.MALFORMED, "", (1, 2)))
     sealed = objects(3)
     record = flush_record_of(
-        batch.close(tracker.by_tp), SENDER, iter(sealed), seq=9, reason=FlushReason.BYTES, ended_at_ms=2000,
+        batch.close(ledgers.by_tp), SENDER, iter(sealed), seq=9, reason=FlushReason.BYTES, ended_at_ms=2000,
         step_seconds={"seal": 0.12345678}, topic_ids={"app": "id-of-app", "unrelated": "x"},
     )  # fmt: skip
     assert (record.batch_id, record.group_id, record.worker, record.boot) == ("b1", "group", "w1", "boot")

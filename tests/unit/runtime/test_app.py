@@ -82,7 +82,7 @@ def test_difference_makes_a_worker_unready_by_setting(settings: Settings, chosen
         process = Process(given, "b00t", StopFlag(), cleanup)
         process.worker.verification.differences["missing"] += 1
         process._beat()  # it may look at the group, which answers nothing here
-        process.health.is_member = process.health.is_proven = True
+        process.health.is_member = process.health.is_positioned = True
         assert process.health.ready().well == (chosen == "report")
         assert ("1 missing" in process.health.ready().text) == (chosen == "unready")
 
@@ -191,7 +191,7 @@ def test_trouble_of_an_idle_owner_ends_once_the_questions_are_answered_well(
     """A topic was made again: no record comes, and no flush would find out; a batch that is open does by its own."""
     monkeypatch.setattr(app, "Thread", lambda target, **_: SimpleNamespace(start=target, is_alive=lambda: False))
     process, recorder = watched.process, watched.process.worker.recorder
-    recorder.place(TopicPartition("one", 0), CommittedOffset(5))
+    recorder.start(TopicPartition("one", 0), CommittedOffset(5))
     told: list[str | None] = []
     for problem, opening in (("topic flushes is not there", None), (None, "a batch"), (None, None)):
         process._asks = lambda problem=problem: [lambda: [Need("flushes", problem)]]  # type: ignore[misc, method-assign]

@@ -66,7 +66,7 @@ def test_discard_on_revoke_rewinds_only_what_is_kept() -> None:
     worker.committer.script.append("TRANSACTION_ABORTABLE")
     worker.controller.on_revoked(frozenset({P1}))
     assert worker.controller.state.to_seek == {P0, P2}
-    assert P1 not in worker.recorder.positions
+    assert P1 not in worker.recorder.ledgers
 
 
 def test_lost_discards_everything_and_rewinds_the_rest() -> None:
@@ -171,7 +171,7 @@ def test_unknown_outcome_goes_on_from_what_was_really_committed(
     assert rig.clock.now_s() - started_s < 5.0
     expected = 3 if outcome is Outcome.UNKNOWN_COMMITTED else 0
     assert worker.consumer.positions == {P0: expected, P1: expected}
-    assert worker.recorder.positions[P0].first_offset == expected
+    assert worker.recorder.ledgers[P0].first_offset == expected
     rig.drain()
     assert worker.metrics.total("flushes", outcome="unknown") == (outcome is not Outcome.NOT_ABORTED)
 
@@ -361,7 +361,7 @@ def test_all_steps_of_one_callback_end_within_the_poll_budget(slow_store: bool, 
     worker.controller.consume_returned()
     started_s = rig.clock.now_s()
     worker.settle()
-    assert P2 in worker.recorder.positions
+    assert P2 in worker.recorder.ledgers
     assert rig.clock.now_s() - started_s <= CONTROL_RULES.poll_budget_s
 
 
@@ -389,9 +389,9 @@ def test_producer_that_is_not_ready_leaves_what_is_assigned_without_a_place() ->
     worker.controller.on_revoked(frozenset({P0, P1}))
     worker.controller.on_assigned(frozenset({P0}))
     worker.controller.position()
-    assert worker.controller.unplaced == {P0}
+    assert worker.controller.not_positioned == {P0}
     worker.settle()
-    assert not worker.controller.unplaced
+    assert not worker.controller.not_positioned
 
 
 @pytest.mark.parametrize("beyond_s", [-20.0, 2.0, 100.0])

@@ -206,7 +206,7 @@ def test_record_put_away_of_another_topic_partition_slows_nobody_and_is_forgotte
     worker = rig.worker("a", journal=journal)
     guard, recorder = worker.loop._crash_guard, worker.recorder
     for tp in (P0, P1):
-        recorder.place(tp, CommittedOffset(0))
+        recorder.start(tp, CommittedOffset(0))
     ahead, others = rig.broker.logs[P0].records, rig.broker.logs[P1].records
     assert [guard.is_alone for _ in guard.parts(poll_of(ahead[DEADLY + 1 :]), nothing)] == [False]
     assert [guard.is_alone for _ in guard.parts(poll_of(others), nothing)] == [False]
@@ -260,7 +260,7 @@ def test_fewer_records_are_taken_at_once_from_one_end_to_the_next(ends: int, par
     for _ in range(ends):
         assert run_until_it_ends(rig, deadly_worker(rig, journal, consume_records_max=500))
     worker = rig.worker("a", journal=journal)
-    worker.recorder.place(P0, CommittedOffset(0))
+    worker.recorder.start(P0, CommittedOffset(0))
     assert [
         stop - first for first, stop in worker.loop._crash_guard.parts(poll_of(rig.broker.logs[P0].records), nothing)
     ] == parts

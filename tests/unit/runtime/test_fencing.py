@@ -64,7 +64,7 @@ def hasty(*, lenient: bool = True, records: int = 2) -> tuple[Rig, FakeWorker]:
     assert isinstance(rig.group, ConsumerGroup)
     rig.group.is_lenient = lenient
     worker = rig.worker("a", parts=Parts(member848=HastyMember848))
-    rig.turn_until(lambda: worker.recorder.positions.keys() == rig.broker.logs.keys())
+    rig.turn_until(lambda: worker.recorder.ledgers.keys() == rig.broker.logs.keys())
     for tp in rig.broker.logs:
         rig.fill(tp, records)
     return rig, worker
@@ -125,7 +125,7 @@ def test_batch_is_opened_where_the_committed_offsets_are() -> None:
     assert worker.controller.state.to_seek == {P0, P1}
     worker.consumer.member.queue.clear()
     worker.settle()
-    assert worker.recorder.positions[P0].first_offset == rig.committed()[P0] == 2
+    assert worker.recorder.ledgers[P0].first_offset == rig.committed()[P0] == 2
     assert worker.controller.open_batch()
 
 

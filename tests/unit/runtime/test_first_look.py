@@ -250,7 +250,7 @@ def test_first_batch_of_records_that_may_not_be_decoded_is_told_without_fields()
         DeadLetter(SourceRecord(P0, n, NOW_MS, None, b'{"usr": 1}', (), unreadable=FATAL), Reason.FATAL, "", None)
         for n in range(200)
     )
-    batch: Any = SimpleNamespace(entries=200, dead=200, spans={P0: (0, 200)}, dead_letters=letters)
+    batch: Any = SimpleNamespace(entries=200, dead=200, topics={P0.topic}, dead_letters=letters)
     rules = rules_of().settings
     with pytest.raises(PathsError, match="fields that were seen: none"):
         FirstLook(rules, RulesByTopic(rules)).require_fit(batch, set())

@@ -155,7 +155,7 @@ def test_second_of_two_new_groups_publishes_nothing_where_the_first_has_committe
     """Neither has seen the other at its start; the second looks again before its first flush."""
     both = Neighbours()
     for rig in (both.first, both.second):
-        rig.turn_until(lambda rig=rig: bool(rig.workers[0].recorder.positions))  # type: ignore[misc]
+        rig.turn_until(lambda rig=rig: bool(rig.workers[0].recorder.ledgers))  # type: ignore[misc]
     run_until_flush(both.first, 1)
     with pytest.raises(StartPositionError, match=f"group {GROUP} publishes topic source"):
         run_until_flush(both.second, 1)
@@ -168,7 +168,7 @@ def test_two_new_groups_that_commit_at_the_same_time_both_stop_at_their_second_f
     both = Neighbours()
     rigs = (both.first, both.second)
     for rig in rigs:
-        rig.turn_until(lambda rig=rig: bool(rig.workers[0].recorder.positions))  # type: ignore[misc]
+        rig.turn_until(lambda rig=rig: bool(rig.workers[0].recorder.ledgers))  # type: ignore[misc]
     for worker in both.workers:
         worker.positions._looks_left = 0
     for rig in rigs:

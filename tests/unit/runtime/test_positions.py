@@ -33,7 +33,7 @@ def find(rig: Rig, policy: StartAt, *tps: TopicPartition, seconds: float = 80.0)
     """Ask where a new owner goes on."""
     worker = member_of(rig)
     positions = Positions(worker.worker.ports, settings_of(policy).kafka, SourceTopics())
-    return positions.find(dict.fromkeys(tps), placed=(), deadline=Deadline.after(seconds, rig.clock.now_s))
+    return positions.find(dict.fromkeys(tps), positioned=(), deadline=Deadline.after(seconds, rig.clock.now_s))
 
 
 def begun(offset: int) -> NextPosition:
@@ -154,7 +154,7 @@ def test_nothing_is_recorded_before_its_place_is_known(style: str) -> None:
     worker.flush_records.error = HistoryUnknownError("not in time")
     rig.turn_until(lambda: worker.controller.state.owned == {P0, P1})
     rig.turn_for(WRONG_MAX_S - 10.0)
-    assert worker.controller.unplaced == {P0, P1}
+    assert worker.controller.not_positioned == {P0, P1}
     assert worker.recorder.opening is None
     worker.flush_records.error = None
     rig.drain()
@@ -241,12 +241,12 @@ def test_topic_of_a_pattern_that_is_made_anew_ends_only_those_who_may_have_read_
     with pytest.raises(StartPositionError, match="made anew while this worker ran"):
         positions.watch([P1], deadline=deadline)
     with pytest.raises(StartPositionError, match="made anew while this worker ran"):
-        positions.find({P0: None}, placed=[P1], deadline=deadline)
+        positions.find({P0: None}, positioned=[P1], deadline=deadline)
     with pytest.raises(StartPositionError, match="made anew while this worker ran"):
         named.watch((), deadline=deadline)
     assert topics.ids == {"source": old}
 
-    assert positions.find({P0: None}, placed=(), deadline=deadline) == {P0: begun(0)}
+    assert positions.find({P0: None}, positioned=(), deadline=deadline) == {P0: begun(0)}
     assert topics.ids == {"source": new}
 
 
@@ -350,7 +350,7 @@ def test_ids_of_all_source_topics_are_known_before_foreign_groups_are_judged(sou
     worker.flush_records.read = reading  # type: ignore[method-assign, assignment]
     settings = settings_of().kafka.model_copy(update={"source_topics": source_topics})
     positions = Positions(worker.worker.ports, settings, topics)
-    positions.find({P0: None}, placed=(), deadline=Deadline.after(80.0, rig.clock.now_s))
+    positions.find({P0: None}, positioned=(), deadline=Deadline.after(80.0, rig.clock.now_s))
     assert asked == [{"source": rig.broker.topic_ids["source"], "web": "an id"}]
 
 

@@ -41,7 +41,7 @@ class Bench:
         self.bounds = bounds
         self.recorder = Recorder(settings, FakeSpool())
         for tp in (P0, P1):
-            self.recorder.place(tp, CommittedOffset(0))
+            self.recorder.start(tp, CommittedOffset(0))
         self.recorder.open(Opening("batch", 1, Membership(1, "member", None), 0.0, 0))
 
     def record(self, *records: SourceRecord) -> None:

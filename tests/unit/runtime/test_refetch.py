@@ -36,7 +36,7 @@ def test_bad_fetch_is_not_a_bad_log(style: str, failures: int) -> None:
     rig, worker = broken(style)
     while worker.metrics.total("fetch_failures") < failures:
         turn(rig, worker, 1)
-    assert worker.recorder.positions[P0].next_offset == 3
+    assert worker.recorder.ledgers[P0].next_offset == 3
     rig.broker.logs[P0].broken.clear()
     rig.drain()
     turn(rig, worker, 1)

@@ -55,7 +55,7 @@ class Worker:
         """Read a log to its end, in batches; some are given up, and read again by another process."""
         while (start := self.committed.get(log.tp, CommittedOffset(0))).offset < log.end:
             recorder = Recorder(self.settings, FakeSpool())
-            recorder.place(log.tp, start)
+            recorder.start(log.tp, start)
             recorder.open(Opening("batch", 1, Membership(1, "member", None), 0.0, 0))
             records = log.read(start.offset, self._random.randint(1, 25))
             for record in records:
@@ -64,7 +64,7 @@ class Worker:
             if self._random.random() < 0.3:
                 continue
             offset = batch.next_offsets()[log.tp]
-            metadata = offset_metadata.encode(None, ways=batch.progress[log.tp].next_ways)
+            metadata = offset_metadata.encode(None, ways=batch.ledgers[log.tp].next_ways)
             assert len(metadata) < 4096
             self.committed[log.tp] = offset._replace(metadata=metadata)
             self.discarded += batch.discarded_replays
@@ -184,7 +184,7 @@ def chained(offset: int, root: int, index: int, by: str = "n/1") -> SourceRecord
 def recorder_at(start: CommittedOffset) -> Recorder:
     """Give a recorder that discards replays, at an offset, with a batch open."""
     recorder = Recorder(Worker(Random(0)).settings, FakeSpool())
-    recorder.place(OUT[0], start)
+    recorder.start(OUT[0], start)
     recorder.open(Opening("batch", 1, Membership(1, "member", None), 0.0, 0))
     return recorder
 
@@ -196,23 +196,23 @@ def test_ways_move_with_the_offset_and_go_back_with_it() -> None:
     recorder.record(chained(41, 17, 1))
     batch = recorder.close()
     recorder.committed(batch, now_ms=0)
-    (way,) = batch.progress[OUT[0]].next_ways or {}
-    assert batch.progress[OUT[0]].next_ways == {way: (17, 1)}
+    (way,) = batch.ledgers[OUT[0]].next_ways or {}
+    assert batch.ledgers[OUT[0]].next_ways == {way: (17, 1)}
 
     recorder.open(Opening("batch", 1, Membership(1, "member", None), 0.0, 0))
     recorder.record(chained(42, 18, 0))
     recorder.discard(None)
-    assert recorder.positions[OUT[0]].next_ways == {way: (17, 1)}
+    assert recorder.ledgers[OUT[0]].next_ways == {way: (17, 1)}
 
-    metadata = offset_metadata.encode("id", ways=batch.progress[OUT[0]].next_ways)
+    metadata = offset_metadata.encode("id", ways=batch.ledgers[OUT[0]].next_ways)
     successor = recorder_at(CommittedOffset(42, None, metadata))
     for offset, root, index in ((42, 18, 0), (43, 17, 0), (44, 17, 1), (45, 18, 0)):
         successor.record(chained(offset, root, index))
     batch = successor.close()
-    progress = batch.progress[OUT[0]]
-    assert (list(batch.rows.offsets), progress.next_offset, progress.records, progress.entries) == ([42], 46, 4, 1)
-    assert (progress.first_ways, progress.next_ways, progress.discarded_replays) == ({way: (17, 1)}, {way: (18, 0)}, 3)
-    assert progress.replays[way][:] == (43, (17, 0), (18, 0))
+    ledger = batch.ledgers[OUT[0]]
+    assert (list(batch.rows.offsets), ledger.next_offset, ledger.records, ledger.entries) == ([42], 46, 4, 1)
+    assert (ledger.first_ways, ledger.next_ways, ledger.discarded_replays) == ({way: (17, 1)}, {way: (18, 0)}, 3)
+    assert ledger.replays[way][:] == (43, (17, 0), (18, 0))
 
 
 def test_record_that_waits_for_a_schema_is_no_replay_of_itself(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -244,9 +244,9 @@ def test_record_with_another_name_begins_anew() -> None:
 def test_worker_that_does_not_discard_writes_every_replay_and_commits_no_ways() -> None:
     """The default."""
     recorder = Recorder(settings_of(), FakeSpool())
-    recorder.place(OUT[0], CommittedOffset(0, None, offset_metadata.encode("id", ways={"w": (99,)})))
+    recorder.start(OUT[0], CommittedOffset(0, None, offset_metadata.encode("id", ways={"w": (99,)})))
     recorder.open(Opening("batch", 1, Membership(1, "member", None), 0.0, 0))
     recorder.record(chained(0, 17, 0))
     recorder.record(chained(1, 17, 0))
     batch = recorder.close()
-    assert (list(batch.rows.offsets), batch.progress[OUT[0]].next_ways) == ([0, 1], None)
+    assert (list(batch.rows.offsets), batch.ledgers[OUT[0]].next_ways) == ([0, 1], None)

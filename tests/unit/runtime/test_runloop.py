@@ -45,7 +45,7 @@ def test_worker_with_an_upper_rate_takes_no_more_in_the_long_run(entries: int) -
     for _ in range(records):
         rig.broker.logs[P0].append(value_of(*[entry()] * entries), timestamp_ms=rig.clock.wall_ms())
     began_s, turns = rig.clock.now_s(), 0
-    while worker.recorder.positions[P0].next_offset < records:
+    while worker.recorder.ledgers[P0].next_offset < records:
         rig.tick()
         worker.step()
         turns += 1

@@ -1,4 +1,4 @@
-"""The progress of each owned TopicPartition: the offsets that the batch covers, and counts of their entries.
+"""The ledger of each owned TopicPartition: the offsets that the batch covers, and counts of their entries.
 
 The commit takes its offsets from here, never from the client's position (KAFKA_FACTS F5).
 """
@@ -24,16 +24,15 @@ class Replay(NamedTuple):
 
 
 @dataclass(slots=True)
-class Progress:
+class Ledger:
     """One owned TopicPartition in the open batch.
 
-    `first_offset` is the position at which the batch started: a committed one, or, if `is_new`, the policy's, which the
+    `first_offset` is the offset at which the batch started: a committed one, or, if `is_new`, the policy's, which the
     next commit makes a committed one in any case. `next_offset` is the first not yet covered. `min_offset` and
     `max_offset` are those of the first and the last record that it covers. `oldest_ms` is the timestamp of the oldest
-    record that was covered and is not committed, though its batch may be discarded; `committed_ms` that of the newest
-    one that is. If replays are discarded, `first_ways` is
-    what was recorded of each way at `first_offset`, `recorded` what is at `next_offset`; `replays` has the first replay
-    of each way.
+    record that was covered and is not committed, though its batch may be discarded; `committed_ms` is the timestamp of
+    the newest committed record. If replays are discarded, `first_ways` has the places recorded at `first_offset` by
+    way, `recorded` those at `next_offset`; `replays` has the first replay of each way.
     """
 
     first_offset: int
@@ -65,9 +64,19 @@ class Progress:
         return self.committed_ms if self.oldest_ms is None else self.oldest_ms
 
     @property
+    def span(self) -> tuple[int, int]:
+        """[first_offset, next_offset)."""
+        return self.first_offset, self.next_offset
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the batch covers none of its offsets; a record without entries counts as covered."""
+        return self.next_offset == self.first_offset
+
+    @property
     def is_to_commit(self) -> bool:
-        """Whether the commit of the batch moves it."""
-        return self.is_new or self.next_offset > self.first_offset
+        """Whether the commit of the batch moves its offset."""
+        return self.is_new or not self.is_empty
 
     def cover(
         self,
@@ -146,18 +155,18 @@ class Progress:
         assert in_files == in_objects, f"W3: {tp}: {in_files} entries are in objects, {in_objects} should be"
 
 
-class Tracker:
-    """The progress of all owned TopicPartitions; outlives the batches."""
+class Ledgers:
+    """The ledgers of all owned TopicPartitions; they outlive the batches."""
 
     def __init__(self) -> None:
-        self.by_tp: dict[TopicPartition, Progress] = {}
+        self.by_tp: dict[TopicPartition, Ledger] = {}
 
-    def place(
+    def start(
         self, tp: TopicPartition, start: CommittedOffset, *, is_new: bool = False, ways: Ways | None = None
     ) -> None:
-        """Start at an offset that is committed, or that the policy gave, with what is recorded of each way there."""
+        """Start at an offset that is committed, or that the policy gave, with the places recorded there by way."""
         old = self.by_tp.get(tp)
-        assert old is None or old.next_offset == old.first_offset, f"{tp} is rewound with a batch open"
+        assert old is None or old.is_empty, f"{tp} is rewound with a batch open"
         self.by_tp[tp] = _begun(start.offset, start.leader_epoch, old, is_new=is_new, ways=ways)
 
     def disown(self, tp: TopicPartition) -> None:
@@ -165,31 +174,27 @@ class Tracker:
         self.by_tp.pop(tp, None)
 
     @property
-    def is_empty(self) -> bool:
-        """Whether the open batch covers no offset; records with zero entries count as covered."""
-        return not any(progress.next_offset > progress.first_offset for progress in self.by_tp.values())
+    def are_empty(self) -> bool:
+        """Whether the open batch covers no offset."""
+        return all(ledger.is_empty for ledger in self.by_tp.values())
 
     def committed(self, tps: Iterable[TopicPartition], *, now_ms: int) -> None:
-        """Begin the next batch after these of the closed one: all that it covered is committed."""
+        """Begin the next batch behind the closed one, which had these TopicPartitions and is committed."""
         for tp in tps:
             self.by_tp[tp].begin_again(now_ms=now_ms)
 
     def forget(self) -> dict[TopicPartition, tuple[int, int]]:
-        """Drop the progress of the open batch; returns the offsets [first, next) that will be read again."""
-        covered = {
-            tp: (progress.first_offset, progress.next_offset)
-            for tp, progress in self.by_tp.items()
-            if progress.next_offset > progress.first_offset
-        }
-        for tp, progress in self.by_tp.items():
-            ways, is_new = progress.first_ways, progress.is_new
-            self.by_tp[tp] = _begun(progress.first_offset, None, progress, is_new=is_new, ways=ways)
+        """Forget what the open batch covers; returns the offsets [first, next) that will be read again."""
+        covered = {tp: ledger.span for tp, ledger in self.by_tp.items() if not ledger.is_empty}
+        for tp, ledger in self.by_tp.items():
+            ways, is_new = ledger.first_ways, ledger.is_new
+            self.by_tp[tp] = _begun(ledger.first_offset, None, ledger, is_new=is_new, ways=ways)
         return covered
 
 
-def _begun(first: int, leader_epoch: int | None, old: Progress | None, *, is_new: bool, ways: Ways | None) -> Progress:
+def _begun(first: int, leader_epoch: int | None, old: Ledger | None, *, is_new: bool, ways: Ways | None) -> Ledger:
     recorded = None if ways is None else Recorded(ways)
-    begun = Progress(first, first, leader_epoch, is_new=is_new, first_ways=ways, recorded=recorded)
+    begun = Ledger(first, first, leader_epoch, is_new=is_new, first_ways=ways, recorded=recorded)
     if old is not None:
         begun.idle_since_ms, begun.oldest_ms, begun.committed_ms = old.idle_since_ms, old.oldest_ms, old.committed_ms
     return begun
