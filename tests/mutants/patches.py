@@ -10,8 +10,7 @@ from log_partitioner.control.deadline import Deadline
 from log_partitioner.control.flush_policy import FlushCost, FlushReason, FlushWork, Size, StepSeconds
 from log_partitioner.formats.model import CommittedOffset, SourceRecord, TopicPartition, WayPlace
 from log_partitioner.input.decode import Decoded, RecordDecoder
-from log_partitioner.partitioning.chain import place_of
-from log_partitioner.partitioning.locate import root_of
+from log_partitioner.partitioning.chain import place_of, root_of
 from log_partitioner.runtime.controller import Controller
 from log_partitioner.runtime.flusher import Flusher
 from log_partitioner.runtime.refetch import Refetcher

@@ -47,7 +47,7 @@ from log_partitioner.batch.types import make_types
 from log_partitioner.formats.dead_letter import DeadLetter, Reason
 from log_partitioner.formats.model import PartitionKey
 from log_partitioner.formats.object_key import schema_key
-from log_partitioner.partitioning.locate import root_of
+from log_partitioner.partitioning.chain import root_of
 from log_partitioner.partitioning.partitioner import Placement
 from log_partitioner_pipeline.backfill.memory_spool import MemorySpool
 from log_partitioner_pipeline.backfill.outbox import OutboxMessage, encode_part, part_key

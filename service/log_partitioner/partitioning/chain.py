@@ -1,6 +1,7 @@
-"""Tells a replay by the chain of its record (DESIGN 3.8): an output that a republisher has published once more.
+"""Reads the chain of a record (DESIGN 3.8): its root, and whether it is a replay, which a republisher published again.
 
-The header `source-topic-chain` holds a JSON list of links [topic, partition, offset, index, by], the first link first.
+The header `source-topic-chain` holds a JSON list of links [topic, partition, offset, index, by], the first link first;
+if a record has several such headers, the last one counts. The first link is the *root*; it may lack index and `by`.
 The *way* of a record is (topic, partition, by) of all its links; its *place* is the offset of the first link, then the
 index of each. Along one way Kafka keeps the order, so a place that is not higher than all before it was recorded
 already. Between ways there is no order. A record with a link that lacks index or `by` has no way, and is no replay.
@@ -16,9 +17,21 @@ from typing import Annotated
 
 import msgspec
 
-from log_partitioner.formats.model import CHAIN_HEADER, SourceRecord, WayPlace
+from log_partitioner.formats.model import CHAIN_HEADER, RootLink, SourceRecord, WayPlace
 from log_partitioner.formats.offset_metadata import WAYS_BYTES_MAX, Ways
-from log_partitioner.partitioning.locate import Int32, Int64, TopicName
+
+TopicName = Annotated[str, msgspec.Meta(max_length=249)]
+Int32 = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
+Int64 = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+
+
+class _Link(msgspec.Struct, array_like=True):
+    """A link that a row can hold: Kafka's bounds, which are those of Avro's int and long. Further parts are ignored."""
+
+    topic: TopicName
+    partition: Int32
+    offset: Int64
+    index: Int32 | None = None
 
 
 class _NamedLink(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
@@ -31,16 +44,34 @@ class _NamedLink(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     by: Annotated[str, msgspec.Meta(min_length=1)]
 
 
-_decoder = msgspec.json.Decoder(Annotated[list[_NamedLink], msgspec.Meta(min_length=1)])
+_chain_decoder = msgspec.json.Decoder(list[msgspec.Raw])
+_link_decoder = msgspec.json.Decoder(_Link)
+_named_decoder = msgspec.json.Decoder(Annotated[list[_NamedLink], msgspec.Meta(min_length=1)])
+
+
+def _chain_of(record: SourceRecord) -> bytes:
+    """Return the text of a record's chain; empty if it has none."""
+    return next((value for name, value in reversed(record.headers) if name == CHAIN_HEADER), None) or b""
+
+
+def root_of(record: SourceRecord) -> RootLink | None:
+    """Return the first link of a record's chain; None if there is no chain, or it cannot be read."""
+    if not (text := _chain_of(record)):
+        return None
+    try:
+        links = _chain_decoder.decode(text)
+        link = _link_decoder.decode(links[0]) if links else None
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return None
+    return RootLink(link.topic, link.partition, link.offset, link.index) if link else None
 
 
 def place_of(record: SourceRecord) -> WayPlace | None:
     """Return the place of a record; None if it has no chain, one in which any link lacks a part, or was not read."""
     if record.unreadable is not None:
         return None
-    text = next((value for name, value in reversed(record.headers) if name == CHAIN_HEADER), None)
     try:
-        links = _decoder.decode(text or b"")
+        links = _named_decoder.decode(_chain_of(record))
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return None
     way = json.dumps([(link.topic, link.partition, link.by) for link in links], separators=(",", ":"))

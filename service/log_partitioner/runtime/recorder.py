@@ -26,8 +26,7 @@ from log_partitioner.formats.dead_letter import DeadLetter, Reason
 from log_partitioner.formats.model import CommittedOffset, SourceRecord, TopicPartition
 from log_partitioner.formats.schema import FindSchema
 from log_partitioner.input.decode import Bad, Decoded, refused
-from log_partitioner.partitioning.chain import place_of
-from log_partitioner.partitioning.locate import root_of
+from log_partitioner.partitioning.chain import place_of, root_of
 from log_partitioner.partitioning.partitioner import Partitioner, Rejection
 from log_partitioner.runtime.first_look import FirstLook
 

@@ -3,7 +3,7 @@
 import pytest
 
 from log_partitioner.formats.model import CHAIN_HEADER, RootLink, SourceRecord, TopicPartition
-from log_partitioner.partitioning.locate import root_of
+from log_partitioner.partitioning.chain import root_of
 from log_partitioner.proof.oracle import locate as second_opinion
 from log_partitioner.proof.oracle.json_text import parse_rounding
 
