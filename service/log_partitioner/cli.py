@@ -110,8 +110,7 @@ def _with_settings(
 
     @wraps(command)
     def run(options: argparse.Namespace) -> int:
-        settings = checks.load(find_problems)
-        privacy.hide(settings.secrets)
+        settings = _load()
         logs.configure(level="warning", style=settings.log.format, worker=name, boot="", stream=sys.stderr)
         try:
             return command(options, settings)
@@ -140,7 +139,7 @@ def _run(_options: argparse.Namespace) -> int:
     """
     from log_partitioner.runtime.app import run  # noqa: PLC0415 - a second of imports that no other command needs
 
-    run(_load_for_worker())
+    run(_load(find_refused))
     return 0
 
 
@@ -161,8 +160,7 @@ def _audit(options: argparse.Namespace) -> int:
 
     More: docs/AUDIT.md
     """
-    settings = checks.load(find_problems)
-    privacy.hide(settings.secrets)
+    settings = _load()
     try:
         return audit.main(options, settings)
     except SettingsError:
@@ -209,9 +207,7 @@ def _offsets(options: argparse.Namespace) -> int:
 
     More: docs/RUNBOOK.md
     """
-    settings = checks.load(find_problems)
-    privacy.hide(settings.secrets)
-    return offsets.main(options, settings)
+    return offsets.main(options, _load())
 
 
 def _check_config(options: argparse.Namespace) -> int:
@@ -230,9 +226,10 @@ def _check_config(options: argparse.Namespace) -> int:
 
     More: docs/CONFIGURATION.md
     """
-    settings = _load_for_worker()
+    settings = _load(find_refused)
     if options.connect:
-        return _connect(settings)
+        logs.configure(level="error", style="auto", worker=settings.worker, boot="check", stream=sys.stderr)
+        return 0 if connect(settings) else FAILED
     if options.show:
         sys.stdout.write(settings.model_dump_json(indent=2) + "\n")
         return 0
@@ -243,11 +240,6 @@ def _check_config(options: argparse.Namespace) -> int:
         + "".join(f"note: {note}\n" for note in checks.find_notes(settings))
     )
     return 0
-
-
-def _connect(settings: Settings) -> int:
-    logs.configure(level="error", style="auto", worker=settings.worker, boot="check", stream=sys.stderr)
-    return 0 if connect(settings) else FAILED
 
 
 def _try(options: argparse.Namespace) -> int:
@@ -268,9 +260,7 @@ def _try(options: argparse.Namespace) -> int:
 
     More: docs/CONFIGURATION.md
     """
-    settings = checks.load(find_problems, kind=trial.TrialSettings)
-    privacy.hide(settings.secrets)
-    return trial.main(options, settings)
+    return trial.main(options, _load(kind=trial.TrialSettings))
 
 
 def _pipeline(options: argparse.Namespace) -> int:
@@ -293,14 +283,11 @@ def _pipeline(options: argparse.Namespace) -> int:
     return 0
 
 
-def _load_for_worker() -> Settings:
-    """Load settings that the client library takes, too."""
-
-    def ask_library(settings: Settings) -> list[str]:
-        privacy.hide(settings.secrets)
-        return find_refused(settings)
-
-    return checks.load(find_problems, ask_library)
+def _load(*more: Callable[[Settings], list[str]], kind: type[Settings] = Settings) -> Settings:
+    """Load settings that pass all checks, `more` among them; their secrets are written nowhere from now on."""
+    settings = checks.load(find_problems, *more, kind=kind)
+    privacy.hide(settings.secrets)
+    return settings
 
 
 def _config_schema(_options: argparse.Namespace) -> int:

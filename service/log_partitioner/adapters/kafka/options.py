@@ -19,7 +19,7 @@ from log_partitioner.config.checks import lacking_for_msk
 from log_partitioner.config.kafka_properties import SECRET, Role
 from log_partitioner.config.settings import KafkaSettings, Settings
 from log_partitioner.errors import SettingsError
-from log_partitioner.privacy import veiled
+from log_partitioner.privacy import hide, veiled
 
 _MESSAGE_MAX_BYTES = 1_000_000  # librdkafka's default
 _QUEUE_MAX_KBYTES = 65_536  # copies of messages in memory; librdkafka's default is a GiB
@@ -113,6 +113,7 @@ def worker_of(client_id: str) -> str:
 
 def find_refused(settings: Settings) -> list[str]:
     """Find settings with which no client can be made; one sentence each, without secrets."""
+    hide(settings.secrets)
     kafka = settings.kafka
     found = [*dict.fromkeys(_of_each(kafka)), *_files(kafka)]
     if found:  # what is left without these may not fit together
