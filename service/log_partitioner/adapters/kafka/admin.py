@@ -9,7 +9,6 @@ import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import structlog
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its stubs do not export them
     AclOperation,
@@ -40,9 +39,7 @@ _NEED_ANSWER_S = 5.0
 _MINUTE_MS = 60_000
 _FORBIDDEN = {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED}
 _READ, _WRITE = AclOperation.READ, AclOperation.WRITE
-_ANSWER_S = 10.0
-_UNTOLD_S = 60.0
-_GONE, NO_ID = "UNKNOWN_TOPIC_OR_PART", "the broker gives none"
+GONE, NO_ID = "UNKNOWN_TOPIC_OR_PART", "the broker gives none"
 _AS_KAFKA_WRITES = str.maketrans("+/", "-_")  # its tools write ids in the alphabet for URLs, librdkafka does not
 _LIVE = {KafkaError.UNKNOWN_MEMBER_ID, KafkaError.NON_EMPTY_GROUP, KafkaError.GROUP_SUBSCRIBED_TO_TOPIC}
 
@@ -204,34 +201,6 @@ def _offsets_kept_ms(admin: AdminClient) -> int | None:
         return int(found["offsets.retention.minutes"].value) * _MINUTE_MS
     except (KafkaException, KeyError, IndexError, TypeError, ValueError):
         return None
-
-
-class TopicIds:
-    """Asks for ids of topics; used by the loop thread only."""
-
-    def __init__(self, options: Mapping[str, Any], patience: Patience) -> None:
-        self._options = options
-        self._patience = patience
-        self._untold: dict[str, float] = {}
-        self._log = structlog.get_logger("consumer")
-
-    def ask(self, topics: Iterable[str], *, deadline: Deadline) -> dict[str, str]:
-        """Return the ids told within 10 s; missing ones are logged once, and asked for again after a minute or later.
-
-        A topic that is not there is asked for each time: it may be on its way to be made anew.
-
-        Raises:
-            LeavingError: asked to leave meanwhile.
-        """
-        now_s = deadline.now_s()
-        asked = [topic for topic in topics if self._untold.get(topic, now_s) <= now_s]
-        timeout_s = deadline.at_most(_ANSWER_S).timeout_s()
-        found, untold = self._patience.ask(lambda: ask_topic_ids(self._options, asked, timeout_s=timeout_s))
-        for topic, cause in untold.items():
-            if topic not in self._untold:
-                self._log.warning("topic_id_unknown", topic=topic, cause=cause)
-            self._untold[topic] = now_s + (0.0 if cause == _GONE else _UNTOLD_S)
-        return found
 
 
 def ask_topic_ids(

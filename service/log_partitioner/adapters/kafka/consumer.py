@@ -17,7 +17,7 @@ import structlog
 from confluent_kafka import KafkaError, KafkaException
 
 from log_partitioner.adapters.kafka import errors as kafka_errors
-from log_partitioner.adapters.kafka.admin import TopicIds
+from log_partitioner.adapters.kafka.admin import GONE, ask_topic_ids
 from log_partitioner.adapters.kafka.log import Brokers, make_client
 from log_partitioner.adapters.kafka.values import (
     TopicPartitions,
@@ -40,6 +40,7 @@ Answers = list[confluent_kafka.TopicPartition]
 
 _SEEK_AGAIN_S = 0.01
 _SEEK_S = 1.0  # at least, for the library to begin with, or to stop, what it was told to
+_TOPIC_IDS_S, _TOPIC_ID_AGAIN_S = 10.0, 60.0
 JOIN_AGAIN_S = 5.0
 
 
@@ -67,7 +68,7 @@ class KafkaConsumer:
         self._reached: dict[TopicPartition, int] = {}
         self._sought: dict[TopicPartition, int] = {}
         self._failures: dict[TopicPartition, FetchFailure] = {}
-        self._topic_ids = TopicIds(options, self._patience)
+        self._ids_asked_from_s: dict[str, float] = {}  # of topics whose id was not told
         self._log = structlog.get_logger("consumer")
 
     def subscribe(self, listener: RebalanceListener) -> None:
@@ -247,14 +248,25 @@ class KafkaConsumer:
         )
 
     def _ask(self, what: str, call: Callable[[], T], deadline: Deadline) -> T:
-        return kafka_errors.ask_until(deadline, what, call, self._patience)
+        try:
+            return kafka_errors.answer_of(deadline, call, self._patience)
+        except KafkaException as error:
+            raise SourceError(f"no {what}: {error.args[0].str()}") from error
 
     def topic_ids(self, topics: Iterable[str], *, deadline: Deadline) -> dict[str, str]:
-        """Return Kafka's ids of topics, named or matched by a pattern, outside callbacks only.
+        """Return the ids that are told within 10 s: nothing depends on them. A missing one is logged once.
 
-        Blocks for up to 10 s: nothing depends on them.
+        It is asked for again after a minute; a topic that is not there each time: it may be on its way to be made anew.
         """
-        return self._topic_ids.ask(topics, deadline=deadline)
+        now_s, from_s = deadline.now_s(), self._ids_asked_from_s
+        asked = [topic for topic in topics if from_s.get(topic, now_s) <= now_s]
+        timeout_s = deadline.at_most(_TOPIC_IDS_S).timeout_s()
+        found, untold = self._patience.ask(lambda: ask_topic_ids(self._options, asked, timeout_s=timeout_s))
+        for topic, cause in untold.items():
+            if topic not in from_s:
+                self._log.warning("topic_id_unknown", topic=topic, cause=cause)
+            from_s[topic] = now_s + (0.0 if cause == GONE else _TOPIC_ID_AGAIN_S)
+        return found
 
     def seek(self, tp: TopicPartition, start: CommittedOffset, *, deadline: Deadline) -> None:
         """Go to an offset; librdkafka drops what it had fetched before. Blocks for a moment.

@@ -88,21 +88,13 @@ def is_passing(error: KafkaError) -> bool:
     return error.code() in _PASSING
 
 
-def ask_until(deadline: Deadline, what: str, call: Callable[[], T], patience: Patience) -> T:
+def answer_of(deadline: Deadline, call: Callable[[], T], patience: Patience) -> T:
     """Ask until the deadline while brokers are about to come or to go: the library does not retry by itself.
 
     Raises:
-        SourceError: no answer in time, or another error.
+        KafkaException: there is no answer in time, or it is another error.
         LeavingError: asked to leave meanwhile.
     """
-    try:
-        return answer_of(deadline, call, patience)
-    except KafkaException as error:
-        raise SourceError(f"no {what}: {error.args[0].str()}") from error
-
-
-def answer_of(deadline: Deadline, call: Callable[[], T], patience: Patience) -> T:
-    """Ask as `ask_until`, and raise the last KafkaException as it is."""
     while True:
         try:
             return patience.ask(call)
