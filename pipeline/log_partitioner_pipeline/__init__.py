@@ -36,5 +36,6 @@ Beside it:
     archive/          an older system's CSV as another witness             jobs/audit.py
     report/           results of audits as one HTML page                   jobs/report.py
     rebuild.py        the table of entries made anew (in jobs/)            jobs/materialize.py
-    topics.py reference_rows.py   topics, and references, as frames
+    reference_rows.py references as frames
+    frames.py         types of rows, frames that are kept until a run ends
 """

@@ -25,10 +25,10 @@ from log_partitioner.formats.model import SourceRecord, TopicPartition
 from log_partitioner.formats.replay import is_replay_mark
 from log_partitioner.proof.oracle.judge import record_digest, value_digest
 from log_partitioner_pipeline.acknowledged import Acknowledged
-from log_partitioner_pipeline.columns import Kind, ListOf, Struct, struct_of
+from log_partitioner_pipeline.columns import Kind, ListOf, Struct, longs, strings, struct_of
 from log_partitioner_pipeline.kafka import partition_ends
 from log_partitioner_pipeline.parquet import read_columns, write_rows
-from log_partitioner_pipeline.reference_rows import lines_of, reference_of
+from log_partitioner_pipeline.reference_rows import LINE, lines_of, reference_of
 from log_partitioner_pipeline.references import block_bytes, time_spans, unknown_message
 from log_partitioner_pipeline.rows import arrow_schema
 from log_partitioner_pipeline.table import Form, Table
@@ -68,35 +68,19 @@ _TP: dict[str, Kind] = {"topic": "string", "partition": "int"}
 _AT: dict[str, Kind] = {_PLACE[0]: "int", _PLACE[1]: "long", ANNOUNCED_AT: "timestamptz"}
 
 
-def _strings(*names: str) -> dict[str, Kind]:
-    return dict.fromkeys(names, "string")
-
-
-def _longs(*names: str) -> dict[str, Kind]:
-    return dict.fromkeys(names, "long")
-
-
-_LOCATION = struct_of(
-    **_strings("bucket", "object", "etag", "version_id"),
-    size="long",
-    checksum=struct_of(**_strings("algorithm", "value")),
-    ranges=ListOf(ListOf("long")),
-)
-_SOURCE = struct_of(**_TP, **_longs("first_offset", "next_offset", "min_offset", "max_offset", "entries"))
 _FLUSHED = struct_of(
     **_TP,
-    **_longs("first_offset", "next_offset", "min_offset", "max_offset", "timestamp_max_ms", "idle_since_ms"),
-    **_longs("records", "entries", "dead_letters"),
+    **longs("first_offset", "next_offset", "min_offset", "max_offset", "timestamp_max_ms", "idle_since_ms"),
+    **longs("records", "entries", "dead_letters"),
 )
 _TOTALS = struct_of(
-    **_longs("records", "entries", "entries_in_files", "dead_letters", "dead_letter_records", "references", "bytes")
+    **longs("records", "entries", "entries_in_files", "dead_letters", "dead_letter_records", "references", "bytes")
 )
 
 
 def _reference_rows(message: SourceRecord) -> Iterator[Row]:
     for line in lines_of(message.key, message.value):
-        times = {name: line.pop(f"{name}_us", None) for name in _EVENT_TIMES}
-        yield line | times
+        yield {name.removesuffix("_us"): value for name, value in line.items()}
 
 
 def _flush_rows(message: SourceRecord) -> Iterator[Row]:
@@ -135,20 +119,7 @@ REFERENCES = Announcement(
     attrgetter("references_topic"),
     struct_of(
         **_AT,
-        line="int",
-        **_strings("reference_id", "batch_id", "group_id", "worker"),
-        generation="long",
-        location=_LOCATION,
-        **_strings("user", "date"),
-        hour="int",
-        entries="long",
-        event_time_min="timestamptz",
-        event_time_max="timestamptz",
-        **_strings("schema_fingerprint", "schema_object", "projection"),
-        sources=ListOf(_SOURCE),
-        **_longs("header_bytes", "start", "length"),
-        is_keyed="boolean",
-        is_text_true="boolean",
+        **{name.removesuffix("_us"): "timestamptz" if name.endswith("_us") else kind for name, kind in LINE.items()},
     ),
     _reference_rows,
 )
@@ -160,8 +131,8 @@ FLUSHES = Announcement(
         batch_id="string",
         part="int",
         parts="int",
-        **_strings("group_id", "from_group", "worker", "boot"),
-        **_longs("seq", "generation"),
+        **strings("group_id", "from_group", "worker", "boot"),
+        **longs("seq", "generation"),
         reason="string",
         started_at="timestamptz",
         ended_at="timestamptz",
@@ -175,11 +146,11 @@ DEAD_LETTERS = Announcement(
     attrgetter("dead_letters_topic"),
     struct_of(
         **_AT,
-        **_strings("reason", "message"),
+        **strings("reason", "message"),
         **_TP,
-        **_longs("offset", "end_offset"),
+        **longs("offset", "end_offset"),
         indexes=ListOf("int"),
-        **_strings("batch_id", "group_id"),
+        **strings("batch_id", "group_id"),
         recorded_at="timestamptz",
         object_key="string",
         record_digest="binary",

@@ -14,8 +14,9 @@ import structlog
 from structlog.typing import EventDict, Processor
 
 from log_partitioner import privacy
+from log_partitioner.config.section import moment_of
 from log_partitioner.errors import SettingsError
-from log_partitioner.usage import describe
+from log_partitioner.usage import argument_of, describe
 from log_partitioner.version import product_version
 from log_partitioner_pipeline.config import JobSettings, load_all
 from log_partitioner_pipeline.errors import cause_of, said_of
@@ -287,8 +288,13 @@ def _settings() -> JobSettings:
 
 
 def _add_backfill(backfill: argparse.ArgumentParser) -> None:
-    backfill.add_argument("--from", dest="from_time", metavar="TIME", help="records from this Kafka timestamp on")
-    backfill.add_argument("--until", dest="until_time", metavar="TIME", help="records before this Kafka timestamp")
+    moment = argument_of(moment_of)
+    backfill.add_argument(
+        "--from", dest="begin", type=moment, metavar="TIME", help="records from this Kafka timestamp on"
+    )
+    backfill.add_argument(
+        "--until", dest="end", type=moment, metavar="TIME", help="records before this Kafka timestamp"
+    )
     backfill.add_argument("--offsets", metavar="JSON", help='instead: {"topic": {"0": [first, next], ...}, ...}')
     backfill.add_argument("--run-id", metavar="ID", help="name of the run; a run of this name goes on where it was")
     backfill.add_argument("--dry-run", action="store_true", help="say what would be published")

@@ -103,6 +103,16 @@ def struct_of(**kinds: Kind) -> Struct:
     return Struct({name: Column(name, kind) for name, kind in kinds.items()})
 
 
+def strings(*names: str) -> dict[str, Kind]:
+    """Name columns of texts."""
+    return dict.fromkeys(names, "string")
+
+
+def longs(*names: str) -> dict[str, Kind]:
+    """Name columns of integers."""
+    return dict.fromkeys(names, "long")
+
+
 _PLACE: dict[str, Kind] = {"topic": "string", "partition": "int", "offset": "long", "index": "int"}
 _META = struct_of(id="string", **_PLACE, timestamp="timestamptz", root=struct_of(**_PLACE), bytes="long")
 _FIXED: dict[str, Kind] = {

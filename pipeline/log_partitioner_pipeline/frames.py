@@ -1,12 +1,14 @@
-"""Rows as dictionaries on executors, types of rows, and the columns that name an entry."""
+"""Frames: types of rows, the columns that name an entry, rows as dictionaries on executors; frames that are kept."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+from pyspark import StorageLevel
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
@@ -40,3 +42,23 @@ def map_rows(frame: DataFrame, read: Callable[[Iterator[Row]], Iterator[Row]], s
             yield pa.RecordBatch.from_pylist(some, arrow)
 
     return frame.mapInArrow(read_batches, schema)
+
+
+class Kept(ExitStack):
+    """Keeps frames; at the end of the block they are forgotten."""
+
+    def keep(self, frame: DataFrame) -> DataFrame:
+        """Persist a frame on disk until the run ends, because it is used more than once and costly to make."""
+        kept = frame.persist(StorageLevel.DISK_ONLY)
+        self.callback(kept.unpersist)
+        return kept
+
+    def keep_apart(self, frame: DataFrame) -> DataFrame:
+        """Compute a frame now, and persist the result without its plan.
+
+        Spark writes plans out whenever they change, and those of kept frames wherever they are used: if one is made
+        from the other, and used several times, that is gigabytes.
+        """
+        kept = frame.localCheckpoint(eager=True, storageLevel=StorageLevel.DISK_ONLY)
+        self.callback(kept._jdf.queryExecution().logical().rdd().unpersist, False)  # noqa: SLF001, FBT003 - no other way
+        return kept

@@ -17,6 +17,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from log_partitioner.adapters.kafka.topics import Ends, KafkaTopics
 from log_partitioner.formats.model import SourceRecord, TopicPartition, readable
+from log_partitioner_pipeline.frames import struct
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -26,24 +27,17 @@ if TYPE_CHECKING:
 Ranges = Mapping[TopicPartition, tuple[int, int]]
 """[first, next) offsets."""
 
-MESSAGE = T.StructType(
-    [
-        T.StructField("key", T.BinaryType()),
-        T.StructField("value", T.BinaryType()),
-        T.StructField("topic", T.StringType()),
-        T.StructField("partition", T.IntegerType()),
-        T.StructField("offset", T.LongType()),
-        T.StructField("timestamp_ms", T.LongType()),
-        T.StructField(
-            "headers",
-            T.ArrayType(
-                T.StructType([T.StructField("key", T.StringType()), T.StructField("value", T.BinaryType())]),
-            ),
-        ),
-    ]
+MESSAGE = struct(
+    key=T.BinaryType(),
+    value=T.BinaryType(),
+    topic=T.StringType(),
+    partition=T.IntegerType(),
+    offset=T.LongType(),
+    timestamp_ms=T.LongType(),
+    headers=T.ArrayType(struct(key=T.StringType(), value=T.BinaryType())),
 )
 _ARROW_MESSAGE = to_arrow_schema(MESSAGE)
-_LAST = T.StructType([MESSAGE["topic"], MESSAGE["partition"], T.StructField("last", T.LongType())])
+_LAST = struct(topic=T.StringType(), partition=T.IntegerType(), last=T.LongType())
 _RECORDS_PER_TASK = 200_000  # about: judging them takes some seconds
 _ROWS_AT_ONCE = 1000
 _BYTES_AT_ONCE = 8 * 1024 * 1024

@@ -12,7 +12,7 @@ from log_partitioner.adapters.clock import SystemClock
 from log_partitioner.adapters.kafka.committer import KafkaCommitter
 from log_partitioner.adapters.kafka.options import producer_options
 from log_partitioner.control.deadline import Deadline
-from log_partitioner.errors import CommitUnknownError, FencedError, LogPartitionerError
+from log_partitioner.errors import CodedError, CommitUnknownError, LogPartitionerError
 from log_partitioner_pipeline.errors import BrokerError, OvertakenError
 
 if TYPE_CHECKING:
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from log_partitioner.boundary import Message
     from log_partitioner.config.settings import Settings
-
-_FENCED = {"_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH"}
 
 
 class UnknownOutcomeError(BrokerError):
@@ -64,7 +62,7 @@ class Publisher:
         try:
             self._committer.publish(messages, deadline=Deadline.after(self._timeout_s, self._clock.now_s))
         except LogPartitionerError as error:
-            if isinstance(error, FencedError) or getattr(error, "code", None) in _FENCED:
+            if isinstance(error, CodedError) and error.is_fenced:
                 raise OvertakenError(
                     f"another backfill of this group has opened a transaction since, or ours has timed out: {error}"
                 ) from error

@@ -1,17 +1,18 @@
-"""References as rows of a frame, one for each line of a message, and back; both run on the executors.
+"""References as rows of frames, one for each line of a message, and back on the executors.
 
 Owns the columns. A message without references of a known version is one row without a `reference_id`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
 
 import msgspec
 import pyarrow as pa
-from pyspark.sql import types as T
-from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
 from log_partitioner.formats.model import PartitionKey
 from log_partitioner.formats.reference import (
@@ -23,54 +24,42 @@ from log_partitioner.formats.reference import (
     decode_message,
     decode_references,
 )
+from log_partitioner_pipeline.columns import Kind, ListOf, longs, strings, struct_of, to_iceberg
 from log_partitioner_pipeline.pieces import projection_text
-from log_partitioner_pipeline.rows import fingerprint_of
+from log_partitioner_pipeline.rows import arrow_schema, fingerprint_of
 
 Row = dict[str, Any]
 
-_LONGS = T.ArrayType(T.LongType())
-_TP = (T.StructField("topic", T.StringType()), T.StructField("partition", T.IntegerType()))
-
-
-def _longs(*names: str) -> list[T.StructField]:
-    return [T.StructField(name, T.LongType()) for name in names]
-
-
-def _strings(*names: str) -> list[T.StructField]:
-    return [T.StructField(name, T.StringType()) for name in names]
-
-
-_LOCATION = T.StructType(
-    [
-        *_strings("bucket", "object", "etag", "version_id"),
-        *_longs("size"),
-        T.StructField("checksum", T.StructType(_strings("algorithm", "value"))),
-        T.StructField("ranges", T.ArrayType(_LONGS)),
-    ]
+_LOCATION = struct_of(
+    **strings("bucket", "object", "etag", "version_id"),
+    size="long",
+    checksum=struct_of(**strings("algorithm", "value")),
+    ranges=ListOf(ListOf("long")),
 )
-_SOURCE = T.StructType([*_TP, *_longs("first_offset", "next_offset", "min_offset", "max_offset", "entries")])
+_SOURCE = struct_of(
+    topic="string",
+    partition="int",
+    **longs("first_offset", "next_offset", "min_offset", "max_offset", "entries"),
+)
+# `header_bytes` are the object's, `start` and `length` the bytes of the reference's blocks; `projection` is JSON text.
 # `is_keyed`: the key of the message is its batch id; `is_text_true`: the text of the schema in it, where there is one,
-# has the schema's fingerprint. `header_bytes` are the object's, `start` and `length` the bytes of the reference's
-# blocks; `projection` is JSON text.
-REFERENCE = T.StructType(
-    [
-        T.StructField("message_partition", T.IntegerType()),
-        T.StructField("message_offset", T.LongType()),
-        T.StructField("message_timestamp_ms", T.LongType()),
-        T.StructField("is_keyed", T.BooleanType()),
-        T.StructField("is_text_true", T.BooleanType()),
-        T.StructField("line", T.IntegerType()),
-        *_strings("reference_id", "batch_id", "group_id", "worker"),
-        *_longs("generation"),
-        T.StructField("location", _LOCATION),
-        *_strings("user", "date"),
-        T.StructField("hour", T.IntegerType()),
-        *_longs("entries", "event_time_min_us", "event_time_max_us"),
-        *_strings("schema_fingerprint", "schema_object", "projection"),
-        T.StructField("sources", T.ArrayType(_SOURCE)),
-        *_longs("header_bytes", "start", "length"),
-    ]
-)
+# has the schema's fingerprint.
+LINE: dict[str, Kind] = {
+    "line": "int",
+    **strings("reference_id", "batch_id", "group_id", "worker"),
+    "generation": "long",
+    "location": _LOCATION,
+    **strings("user", "date"),
+    "hour": "int",
+    **longs("entries", "event_time_min_us", "event_time_max_us"),
+    **strings("schema_fingerprint", "schema_object", "projection"),
+    "sources": ListOf(_SOURCE),
+    **longs("header_bytes", "start", "length"),
+    "is_keyed": "boolean",
+    "is_text_true": "boolean",
+}
+_PLACE: dict[str, Kind] = {"message_partition": "int", "message_offset": "long", "message_timestamp_ms": "long"}
+REFERENCE = from_arrow_schema(arrow_schema(to_iceberg(struct_of(**_PLACE, **LINE))))
 _ROWS_PER_BATCH = 4096
 _ARROW = to_arrow_schema(REFERENCE)
 
@@ -142,4 +131,26 @@ def reference_of(row: Row) -> Reference:
         schema=SchemaLocation(row["schema_fingerprint"], row["schema_object"]),
         projection=msgspec.json.decode(row["projection"]),
         sources=tuple(SourceRange(**source) for source in row["sources"]),
+    )
+
+
+class References(NamedTuple):
+    """References as columns, each id once, and messages without references."""
+
+    every: DataFrame
+    unreadable: DataFrame
+
+
+def reference_lines(messages: DataFrame) -> DataFrame:
+    """Return every line of every message."""
+    return messages.select("partition", "offset", "timestamp_ms", "key", "value").mapInArrow(expand, REFERENCE)
+
+
+def references(messages: DataFrame, *, keep: Callable[[DataFrame], DataFrame]) -> References:
+    """Return the first line of each reference id; `keep` keeps the frame from which both results come."""
+    by_id = Window.partitionBy("reference_id").orderBy("message_partition", "message_offset", "line")
+    is_reference = F.col("reference_id").isNotNull()
+    ranked = keep(reference_lines(messages).withColumn("nth", F.when(is_reference, F.row_number().over(by_id))))
+    return References(
+        every=ranked.where(F.col("nth") == 1).drop("nth"), unreadable=ranked.where(F.col("nth").isNull()).drop("nth")
     )

@@ -26,14 +26,14 @@ from log_partitioner_pipeline.acknowledged import Acknowledgements
 from log_partitioner_pipeline.audit.audited import read_passed
 from log_partitioner_pipeline.changes import change_by_others
 from log_partitioner_pipeline.errors import TableError
+from log_partitioner_pipeline.frames import Kept, struct
 from log_partitioner_pipeline.kafka import partition_ends, read_messages
-from log_partitioner_pipeline.kept import Kept
 from log_partitioner_pipeline.objects import Objects
+from log_partitioner_pipeline.reference_rows import reference_lines
 from log_partitioner_pipeline.retention import Grounds, Place, RawObject, refusal_of
 from log_partitioner_pipeline.retired import RetiredObjects
 from log_partitioner_pipeline.table import load_table
 from log_partitioner_pipeline.table_check import OBJECT, Outcome, compare_with_table
-from log_partitioner_pipeline.topics import reference_lines
 from log_partitioner_pipeline.whose import of_history
 
 if TYPE_CHECKING:
@@ -227,7 +227,7 @@ def _is_gone(row: Row) -> bool:
 
 def _judged(objects: DataFrame, grounds: Grounds) -> DataFrame:
     """Add `refusal`: why an object stays, null if it may go."""
-    schema = T.StructType([*objects.schema.fields, T.StructField("refusal", T.StringType())])
+    schema = T.StructType([*objects.schema, *struct(refusal=T.StringType())])
     return objects.mapInArrow(partial(judge_batches, grounds=grounds), schema)
 
 

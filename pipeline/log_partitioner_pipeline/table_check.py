@@ -31,6 +31,7 @@ from log_partitioner_pipeline.audit.digests import Digests, digest_of
 from log_partitioner_pipeline.audit.in_table import sums_of
 from log_partitioner_pipeline.columns import EVENT_TIME, REFERENCE
 from log_partitioner_pipeline.erasures import Erasures
+from log_partitioner_pipeline.frames import struct
 from log_partitioner_pipeline.reference_rows import REFERENCE as REFERENCE_COLUMNS
 from log_partitioner_pipeline.reference_rows import reference_of
 from log_partitioner_pipeline.session import CATALOG
@@ -45,13 +46,11 @@ if TYPE_CHECKING:
 
 OBJECT = ("bucket", "object")
 _OTHER_ROWS = "table {table} has other rows than it"
-_SUMMED = T.StructType(
-    [
-        T.StructField("reference_id", T.StringType()),
-        *[T.StructField(name, T.LongType()) for name in Digests._fields],
-        T.StructField("is_gone", T.BooleanType()),
-        T.StructField("text", T.StringType()),
-    ]
+_SUMMED = struct(
+    reference_id=T.StringType(),
+    **dict.fromkeys(Digests._fields, T.LongType()),
+    is_gone=T.BooleanType(),
+    text=T.StringType(),
 )
 
 

@@ -40,6 +40,7 @@ from __future__ import annotations
 from typing import Literal
 
 Cause = Literal["unanswered", "refused", "unknown"]
+_FENCED = {"_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH"}
 
 
 class LogPartitionerError(Exception):
@@ -76,6 +77,11 @@ class CodedError(DiscardError):
     def __init__(self, message: str, *, code: str) -> None:
         super().__init__(message)
         self.code = code
+
+    @property
+    def is_fenced(self) -> bool:
+        """Whether another producer has our transactional id, or the transaction has timed out."""
+        return isinstance(self, FencedError) or self.code in _FENCED
 
 
 class CommitAbortedError(CodedError):

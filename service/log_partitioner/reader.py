@@ -299,8 +299,7 @@ class Near(NamedTuple):
 
 def times_of(begin: object, end: object) -> FlushWindow:
     """Return the time between two moments; None: since the beginning, until now."""
-    moments = [None if one is None else moment_of(one) for one in (begin, end)]
-    return FlushWindow(*(round(1000 * one.timestamp()) if isinstance(one, datetime) else None for one in moments))
+    return FlushWindow.between(*(None if one is None else moment_of(one) for one in (begin, end)))
 
 
 def to_arrow(entries: Iterable[Entry]) -> Any:

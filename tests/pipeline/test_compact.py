@@ -17,7 +17,7 @@ from log_partitioner_pipeline.audit.result import Window
 from log_partitioner_pipeline.entries import EntryTable
 from log_partitioner_pipeline.errors import PipelineError, TableError
 from log_partitioner_pipeline.jobs import compact
-from log_partitioner_pipeline.jobs.compact import Compact, Left, PassedHour, choose, utc_hours
+from log_partitioner_pipeline.jobs.compact import Compact, Left, choose, utc_hours
 from log_partitioner_pipeline.jobs.materialize import Materialize
 from log_partitioner_pipeline.retention import Refusal
 from log_partitioner_pipeline.retire import JudgedObjects
@@ -142,7 +142,7 @@ def test_dry_run_changes_nothing_and_foresees_what_a_run_does(
 def test_choose_takes_what_verdicts_cover() -> None:
     """Enough files, a clean verdict, and nothing from references behind it."""
     files = [FileHour(1, 5, {0: 10}), FileHour(2, 5, {0: 11}), FileHour(3, 1, {0: 1}), FileHour(4, 5, {0: 1})]
-    passed = [PassedHour(1, {0: 10}), PassedHour(2, {0: 10}), PassedHour(3, {0: 10})]
+    passed = {1: {0: 10}, 2: {0: 10}, 3: {0: 10}}
     assert choose(files, passed) == [1]
     assert choose([FileHour(1, 5, {0: 10, 1: 1})], passed) == []
 

@@ -16,8 +16,8 @@ from log_partitioner.formats.reference import encode_message
 from log_partitioner_pipeline.audit import listing
 from log_partitioner_pipeline.audit.listing import sort_out
 from log_partitioner_pipeline.objects import Listed
+from log_partitioner_pipeline.reference_rows import reference_lines
 from log_partitioner_pipeline.retire import objects_of
-from log_partitioner_pipeline.topics import reference_lines
 from tests.pipeline.packs import Entry, Written, split_message, write_object
 
 

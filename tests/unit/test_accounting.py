@@ -81,16 +81,15 @@ def run_sums(references: int = 30, messages: int = 3, *, one: int = 5, other: in
     return summed(references, messages, 2, {ONE: one, OTHER: other}, {ONE: dead})
 
 
-def of_run(record: BackfillRecord = RUN, counted: Sums | None = None, before: int | None = 3) -> list[Wrong]:
+def of_run(record: BackfillRecord = RUN, counted: Sums | None = None) -> list[Wrong]:
     """Judge a run."""
-    return list(judge_run(record, counted or run_sums(), COMMITTED, before=before))
+    return list(judge_run(record, counted or run_sums(), COMMITTED))
 
 
 def test_true_run_record() -> None:
-    """Nothing is wrong, for a run that goes on either; one whose records before are compacted away is no other."""
+    """Nothing is wrong, for a run that goes on either."""
     assert of_run() == []
     assert of_run(replace(RUN, messages=9)) == []
-    assert of_run(before=None) == []
 
 
 def test_missing_references_of_a_run_are_said_and_not_what_follows() -> None:
@@ -123,11 +122,6 @@ def test_topic_partition_that_a_run_does_not_name() -> None:
     """Data of it is wrong, though totals agree."""
     record = replace(RUN, topic_partitions=RUN.topic_partitions[:1])
     assert of_run(record) == [Wrong(Kind.BACKFILL_WRONG, "its run record says nothing of this TopicPartition", OTHER)]
-
-
-def test_run_that_does_not_come_forward() -> None:
-    """Each record must be further than the one before it."""
-    assert [one.text for one in of_run(before=5)] == ["has come to 5 after 5"]
 
 
 def test_range_of_a_run_that_is_not_committed() -> None:

@@ -19,8 +19,8 @@ from log_partitioner_pipeline.archive import by_id, collect, files, span
 from log_partitioner_pipeline.archive.source import identify
 from log_partitioner_pipeline.audit.result import Archive, Counts, Ids, Result, Witness
 from log_partitioner_pipeline.errors import ArchiveError
+from log_partitioner_pipeline.frames import Kept
 from log_partitioner_pipeline.kafka import read_messages
-from log_partitioner_pipeline.kept import Kept
 from log_partitioner_pipeline.progress import StepProgress
 
 if TYPE_CHECKING:

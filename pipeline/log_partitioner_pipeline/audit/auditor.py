@@ -44,7 +44,7 @@ from log_partitioner_pipeline.audit.judged import BatchHour, FoundAt, JudgedBatc
 from log_partitioner_pipeline.audit.result import Ids, Result
 from log_partitioner_pipeline.erasures import Erasures
 from log_partitioner_pipeline.errors import TableError
-from log_partitioner_pipeline.kept import Kept
+from log_partitioner_pipeline.frames import Kept
 from log_partitioner_pipeline.progress import StepProgress
 from log_partitioner_pipeline.retired import RetiredObjects, RetiredSnapshot
 from log_partitioner_pipeline.whose import choose_group, require_group

@@ -29,7 +29,7 @@ from log_partitioner_pipeline.changes import columns_lost
 from log_partitioner_pipeline.columns import EVENT_TIME, META, REFERENCE, USER, Struct, of_iceberg, restore
 from log_partitioner_pipeline.entries import EntryTable
 from log_partitioner_pipeline.errors import TableError
-from log_partitioner_pipeline.frames import ENTRY_KEY, Row, struct
+from log_partitioner_pipeline.frames import ENTRY, ENTRY_KEY, Row, struct
 from log_partitioner_pipeline.session import CATALOG
 from log_partitioner_pipeline.table import load_table
 
@@ -44,16 +44,14 @@ if TYPE_CHECKING:
     from log_partitioner_pipeline.table import Position
 
 _SHOWN = 5
-_SUMS = struct(reference_id=T.StringType(), **{name: T.LongType() for name in Digests._fields})
+_SUMS = struct(reference_id=T.StringType(), **dict.fromkeys(Digests._fields, T.LongType()))
 _PLACED = ("batch_id", "date", "hour")
-FINDING = T.StructType(
-    [
-        *[T.StructField(name, T.StringType()) for name in ("kind", "text", "reference_id", "batch_id", "date")],
-        T.StructField("hour", T.IntegerType()),
-        *[field for field in REFERENCE_ROW if field.name in ENTRY_KEY],
-        T.StructField("count", T.LongType()),
-        T.StructField("object", T.StringType()),
-    ]
+FINDING = struct(
+    **dict.fromkeys(("kind", "text", "reference_id", "batch_id", "date"), T.StringType()),
+    hour=T.IntegerType(),
+    **ENTRY,
+    count=T.LongType(),
+    object=T.StringType(),
 )
 _RULES = [
     (
@@ -189,9 +187,7 @@ def sums_of(rows: DataFrame, settings: JobSettings) -> DataFrame:
 
 def entries_of(rows: DataFrame, settings: JobSettings) -> DataFrame:
     """Return the entries of rows of the table: REFERENCE_ROW with `meta` (JSON) and the digest of the `values`."""
-    schema = T.StructType(
-        [*REFERENCE_ROW, T.StructField("meta", T.BinaryType()), T.StructField("values", T.BinaryType())]
-    )
+    schema = T.StructType([*REFERENCE_ROW, *struct(meta=T.BinaryType(), values=T.BinaryType())])
     read = partial(_read, settings=settings.worker, columns=columns_of(rows), schema=to_arrow_schema(schema))
     return _with_meta(rows).mapInArrow(read, schema)
 

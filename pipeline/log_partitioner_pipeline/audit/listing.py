@@ -21,9 +21,10 @@ from log_partitioner.formats.findings import Kind
 from log_partitioner.formats.object_key import check_key
 from log_partitioner_pipeline.audit.in_table import in_form
 from log_partitioner_pipeline.backfill.outbox import BATCH_PREFIX, outboxes_prefix
+from log_partitioner_pipeline.frames import struct
 from log_partitioner_pipeline.kafka import read_messages, record_of
 from log_partitioner_pipeline.objects import Objects
-from log_partitioner_pipeline.topics import reference_lines
+from log_partitioner_pipeline.reference_rows import reference_lines
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -35,8 +36,8 @@ if TYPE_CHECKING:
 _OWN = ("user=", "pack/", "_schemas/", "_dead-letters/")  # see `log_partitioner.formats.object_key`
 _OF_BACKFILL = rf"/({BATCH_PREFIX}[^/]+)-[0-9a-f]{{8}}-[0-9]+(\.avro|\.record\.json)?$"
 _MANIFEST = r"/_backfill/([^/]+)/manifest\.json$"
-_NAME = T.StructType([T.StructField("object", T.StringType())])
-_LISTED = T.StructType([*_NAME, T.StructField("size", T.LongType()), T.StructField("modified_ms", T.LongType())])
+_NAME = struct(object=T.StringType())
+_LISTED = struct(object=T.StringType(), size=T.LongType(), modified_ms=T.LongType())
 _ROWS_PER_BATCH = 8192
 
 

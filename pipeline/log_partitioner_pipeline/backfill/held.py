@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql import types as T
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from log_partitioner.adapters.kafka.topics import KafkaTopics
 from log_partitioner.avro.schema import META
@@ -32,13 +32,13 @@ from log_partitioner.proof.oracle.judge import Judge
 from log_partitioner_pipeline.backfill.ranges import Ranges
 from log_partitioner_pipeline.backfill.retired import intersecting, places_of_retired
 from log_partitioner_pipeline.errors import BrokerError, PipelineError, RangeError
+from log_partitioner_pipeline.frames import ENTRY, struct
 from log_partitioner_pipeline.kafka import read_messages
 from log_partitioner_pipeline.objects import Objects
 from log_partitioner_pipeline.pieces import pieces_of
-from log_partitioner_pipeline.reference_rows import REFERENCE, reference_of
+from log_partitioner_pipeline.reference_rows import REFERENCE, reference_of, references
 from log_partitioner_pipeline.rows import Container
 from log_partitioner_pipeline.topic_log import acknowledging
-from log_partitioner_pipeline.topics import references
 from log_partitioner_pipeline.whose import of_history
 
 if TYPE_CHECKING:
@@ -54,17 +54,8 @@ if TYPE_CHECKING:
 WHOLE = -1
 """The index that stands for a record that could not be split, and is dead as a whole."""
 
-_PLACE = T.StructType(
-    [
-        T.StructField("topic", T.StringType()),
-        T.StructField("partition", T.IntegerType()),
-        T.StructField("offset", T.LongType()),
-        T.StructField("index", T.IntegerType()),
-    ]
-)
-_ARROW_PLACE = pa.schema(
-    [("topic", pa.string()), ("partition", pa.int32()), ("offset", pa.int64()), ("index", pa.int32())]
-)
+_PLACE = struct(**ENTRY)
+_ARROW_PLACE = to_arrow_schema(_PLACE)
 _OBJECT = ("location.bucket", "location.object")
 
 Place = tuple[str, int, int, int]

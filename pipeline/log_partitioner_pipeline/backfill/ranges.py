@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -117,21 +116,6 @@ def parse_offsets(text: str) -> Ranges:
     if wrong:
         raise RangeError(f"the range of {wrong[0]} is empty, or begins below 0")
     return found
-
-
-def parse_time(text: str) -> int:
-    """Read an ISO-8601 time as milliseconds since 1970; UTC if it names no zone.
-
-    Raises:
-        RangeError: it is none.
-    """
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError as error:
-        raise RangeError(f"{text!r} is not an ISO-8601 time, such as 2026-03-04T05:00:00Z") from error
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return round(moment.timestamp() * 1000)
 
 
 def format_offsets(ranges: Ranges) -> str:

@@ -8,6 +8,7 @@ from pyspark.sql import functions as F
 
 from log_partitioner_pipeline.columns import META, REFERENCE
 from log_partitioner_pipeline.errors import RangeError
+from log_partitioner_pipeline.frames import ENTRY_KEY
 from log_partitioner_pipeline.session import CATALOG
 from log_partitioner_pipeline.table import load_table, position_of
 
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from log_partitioner_pipeline.config import JobSettings
 
 _SHOWN = 3
-_PLACE = ("topic", "partition", "offset", "index")
 _RANGE = "topic string, partition int, start bigint, stop bigint"
 
 
@@ -37,7 +37,7 @@ def places_of_retired(spark: SparkSession, settings: JobSettings, references: Da
     rows = (
         spark.read.option("versionAsOf", str(snapshot_id))
         .table(name)
-        .select(F.col(REFERENCE).alias("reference_id"), *[F.col(f"{META}.{field}").alias(field) for field in _PLACE])
+        .select(F.col(REFERENCE).alias("reference_id"), *[F.col(f"{META}.{field}").alias(field) for field in ENTRY_KEY])
     )
     counted = rows.groupBy("reference_id").agg(F.count("*").alias("rows"))
     lacking = (
@@ -53,7 +53,7 @@ def places_of_retired(spark: SparkSession, settings: JobSettings, references: Da
     theirs = rows.join(references.select("reference_id"), on="reference_id", how="left_semi")
     inside = (F.col("offset") >= F.col("start")) & (F.col("offset") < F.col("stop"))
     within = theirs.join(F.broadcast(frame_of(spark, ranges)), on=["topic", "partition"], how="inner").where(inside)
-    return within.select(*_PLACE)
+    return within.select(*ENTRY_KEY)
 
 
 def intersecting(spark: SparkSession, references: DataFrame, ranges: Ranges) -> DataFrame:

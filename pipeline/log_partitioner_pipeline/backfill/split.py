@@ -24,6 +24,7 @@ from log_partitioner.formats.model import PartitionKey, SourceRecord
 from log_partitioner.input.decode import Bad, refused
 from log_partitioner.partitioning.partitioner import Placement, Rejection
 from log_partitioner_pipeline.backfill.held import WHOLE
+from log_partitioner_pipeline.frames import struct
 from log_partitioner_pipeline.kafka import MESSAGE, record_of
 
 if TYPE_CHECKING:
@@ -32,17 +33,15 @@ if TYPE_CHECKING:
     from log_partitioner.config.settings import Settings
 
 # Where a piece goes: user, date and hour, or a reason. `indexes` is null for a record that could not be split.
-PIECE = T.StructType(
-    [
-        T.StructField("user", T.StringType()),
-        T.StructField("date", T.StringType()),
-        T.StructField("hour", T.IntegerType()),
-        T.StructField("reason", T.StringType()),
-        T.StructField("message", T.StringType()),
-        T.StructField("indexes", T.ArrayType(T.IntegerType())),
-        T.StructField("of_entries", T.IntegerType()),
-        *MESSAGE.fields,
-    ]
+PIECE = struct(
+    user=T.StringType(),
+    date=T.StringType(),
+    hour=T.IntegerType(),
+    reason=T.StringType(),
+    message=T.StringType(),
+    indexes=T.ArrayType(T.IntegerType()),
+    of_entries=T.IntegerType(),
+    **{field.name: field.dataType for field in MESSAGE},
 )
 _RECORDS_AT_ONCE = 500
 _BYTES_AT_ONCE = 8 * 1024 * 1024

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import count, groupby, islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -52,6 +52,7 @@ from log_partitioner.partitioning.partitioner import Placement
 from log_partitioner_pipeline.backfill.memory_spool import MemorySpool
 from log_partitioner_pipeline.backfill.outbox import OutboxMessage, encode_part, part_key
 from log_partitioner_pipeline.backfill.split import rules_of
+from log_partitioner_pipeline.frames import Row, struct
 from log_partitioner_pipeline.kafka import record_of
 from log_partitioner_pipeline.objects import THREADS, Objects
 
@@ -66,16 +67,8 @@ TRANSACTION_BYTES_MAX = 32 * 1024 * 1024  # beyond its first message
 WORKER = "backfill"
 GENERATION = 0
 LINES_MAX = 2**32  # of one task; the numbers of two million tasks are exact in a double
-PART = T.StructType(
-    [
-        T.StructField("key", T.StringType()),
-        T.StructField("messages", T.IntegerType()),
-        T.StructField("sha256", T.StringType()),
-    ]
-)
+PART = struct(key=T.StringType(), messages=T.IntegerType(), sha256=T.StringType())
 _KEY = ("date", "hour", "user")  # in the order of packs
-
-Row = dict[str, Any]
 
 
 def written(pieces: DataFrame, run: Run, settings: Settings, *, tasks: int) -> DataFrame:

@@ -5,21 +5,23 @@ from __future__ import annotations
 import argparse
 import math
 import time
-from datetime import UTC, datetime
 from pathlib import Path
 
-from log_partitioner.config.section import seconds_of
+from log_partitioner.config.section import moment_of, seconds_of
+from log_partitioner.proof.audit import window
+from log_partitioner.usage import argument_of
 from log_partitioner_pipeline.audit.result import Window, Witness
 from log_partitioner_pipeline.errors import PipelineError
 
 
 def add_audit_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of the command."""
+    moment = argument_of(moment_of)
     parser.add_argument(
-        "--from", dest="begin", type=_moment_ms, metavar="TIME", help="flushes that ended from here on (ISO-8601)"
+        "--from", dest="begin", type=moment, metavar="TIME", help="flushes that ended from here on (ISO-8601)"
     )
     parser.add_argument(
-        "--until", dest="end", type=_moment_ms, metavar="TIME", help="flushes that ended before this (ISO-8601)"
+        "--until", dest="end", type=moment, metavar="TIME", help="flushes that ended before this (ISO-8601)"
     )
     parser.add_argument(
         "--last",
@@ -110,22 +112,18 @@ def archive_of(given: argparse.Namespace) -> str | None:
 
 
 def window_of(given: argparse.Namespace) -> Window:
-    """Return the window that is asked for, as of now.
+    """Return the window that is asked for, as of now; that of records ends before now by the padding.
 
     Raises:
-        PipelineError: the options contradict each other.
+        CouldNotTellError: the options contradict each other.
     """
-    begin, end = given.begin, given.end
     is_of_records = given.against == Witness.CSV
     padding_s = given.padding if is_of_records else 0.0
-    if given.last is not None:
-        if begin is not None or end is not None:
-            raise PipelineError("--last is a window of its own: give it, or --from and --until")
-        until = time.time_ns() // 1_000_000 - round(padding_s * 1000)
-        begin, end = until - round(given.last * 1000), until if is_of_records else None
-    if begin is not None and end is not None and begin >= end:
-        raise PipelineError("--from is not before --until")
-    return Window(from_ms=begin, until_ms=end, padding_s=padding_s)
+    now_ms = time.time_ns() // 1_000_000 - round(padding_s * 1000)
+    from_ms, until_ms = window.window_of(given.begin, given.end, given.last, now_ms=now_ms)
+    if given.last is not None and is_of_records:
+        until_ms = now_ms
+    return Window(from_ms=from_ms, until_ms=until_ms, padding_s=padding_s)
 
 
 def _add_logs(parser: argparse.ArgumentParser) -> None:
@@ -137,14 +135,6 @@ def _add_logs(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="a worker's log (JSON lines), for the page: what happened around findings; once for each log",
     )
-
-
-def _moment_ms(text: str) -> int:
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a time such as 2026-03-04T05:00:00Z") from error
-    return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
 def _seconds(text: str) -> float:

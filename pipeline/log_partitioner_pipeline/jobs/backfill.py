@@ -18,6 +18,7 @@ from pyspark.sql import functions as F
 
 from log_partitioner.adapters.kafka.topics import KafkaTopics
 from log_partitioner.formats.flush_record import Lineage
+from log_partitioner.proof.audit.window import FlushWindow
 from log_partitioner_pipeline.acknowledged import Acknowledgements
 from log_partitioner_pipeline.backfill.held import (
     by_record,
@@ -29,7 +30,7 @@ from log_partitioner_pipeline.backfill.held import (
 )
 from log_partitioner_pipeline.backfill.outbox import Outbox, Run, find_outbox, write_outbox
 from log_partitioner_pipeline.backfill.publish import Publication, Published
-from log_partitioner_pipeline.backfill.ranges import Wanted, format_offsets, parse_offsets, parse_time, resolve
+from log_partitioner_pipeline.backfill.ranges import Wanted, format_offsets, parse_offsets, resolve
 from log_partitioner_pipeline.backfill.split import pieces_of
 from log_partitioner_pipeline.backfill.write import written
 from log_partitioner_pipeline.errors import OvertakenError, PipelineError, RangeError
@@ -90,18 +91,15 @@ def read_options(given: argparse.Namespace) -> Options:
     """Parse the command line.
 
     Raises:
-        RangeError: a time or the offsets cannot be read, or both are given.
+        RangeError: the offsets cannot be read, or times are given, too.
         PipelineError: the run id is not one.
     """
-    if given.offsets is not None and (given.from_time is not None or given.until_time is not None):
+    if given.offsets is not None and (given.begin, given.end) != (None, None):
         raise RangeError("a range is given by --offsets, or by --from and --until, not by both")
     if given.run_id is not None and not _RUN_ID.fullmatch(given.run_id):
         raise PipelineError(f"a run id has letters, digits, `-`, `_` and `.`, not {given.run_id!r}")
-    wanted = Wanted(
-        offsets=None if given.offsets is None else parse_offsets(given.offsets),
-        from_ms=None if given.from_time is None else parse_time(given.from_time),
-        until_ms=None if given.until_time is None else parse_time(given.until_time),
-    )
+    offsets = None if given.offsets is None else parse_offsets(given.offsets)
+    wanted = Wanted(offsets, *FlushWindow.between(given.begin, given.end))
     if wanted.is_nothing and given.run_id is None:
         raise RangeError(f"{_NO_RANGE}; or go on with a run that has begun, by its --run-id")
     return Options(wanted, given.run_id, given.dry_run)

@@ -80,13 +80,6 @@ class Foreseen(NamedTuple):
     objects: JudgedObjects | None
 
 
-class PassedHour(NamedTuple):
-    """An hour whose newest verdict is clean: hours since 1970 in UTC, and the offsets that the verdict covers."""
-
-    hour: int
-    offsets: Offsets
-
-
 def run(settings: JobSettings, *, dry_run: bool = False) -> None:
     """Compact once, or say what that would do; blocks until it is done. Safe while materialize runs.
 
@@ -145,7 +138,7 @@ class Compact:
         if not self.table.is_there:
             raise TableError(f"there is no table {self.table.name}: materialize makes it")
         self._choose_group()
-        passed = offsets_passed(self._passed_hours())
+        passed = self._passed_hours()
         hours = [(one, reason_to_leave(one, passed)) for one in self.upkeep.file_hours()]
         today, retirement = datetime.now(UTC).date(), self._retirement()
         return Foreseen(
@@ -207,24 +200,23 @@ class Compact:
             return None
         return Retirement(self._spark, settings, self.table, retention_s=retention_s, lineage=self._lineage)
 
-    def _passed_hours(self) -> list[PassedHour]:
-        """Return the hours of UTC that have passed; none in a zone whose hours are no hours of UTC."""
+    def _passed_hours(self) -> dict[int, Offsets]:
+        """Return the hours whose newest verdict is clean, with the offsets of references that it covers.
+
+        Hours count from 1970 in UTC. In a zone whose hours are not hours of UTC there are none.
+        """
         passed = read_passed(self._spark, self._all_settings, self._lineage)
         try:
-            return [
-                PassedHour(hour, passed.offsets)
-                for date, of_zone in passed.hours
-                for hour in utc_hours(date, of_zone, self._zone)
-            ]
+            hours = (hour for date, of_zone in passed.hours for hour in utc_hours(date, of_zone, self._zone))
+            return dict.fromkeys(hours, passed.offsets)
         except PipelineError as error:
             self._log.warning("nothing_is_rewritten", reason=str(error))
-            return []
+            return {}
 
 
-def choose(files: list[FileHour], passed: list[PassedHour]) -> list[int]:
+def choose(files: list[FileHour], passed: Mapping[int, Offsets]) -> list[int]:
     """Choose the hours to rewrite, in their order: those that have passed, with enough files in a partition."""
-    covered = offsets_passed(passed)
-    return sorted(one.hour for one in files if reason_to_leave(one, covered) is None)
+    return sorted(one.hour for one in files if reason_to_leave(one, passed) is None)
 
 
 def reason_to_leave(one: FileHour, passed: Mapping[int, Offsets]) -> Left | None:
@@ -234,11 +226,6 @@ def reason_to_leave(one: FileHour, passed: Mapping[int, Offsets]) -> Left | None
     if one.hour not in passed:
         return Left.NOT_PASSED
     return None if _covers(passed[one.hour], one.offsets) else Left.GROWN
-
-
-def offsets_passed(hours: Iterable[PassedHour]) -> dict[int, Offsets]:
-    """Return by hour the offsets that its verdict covers."""
-    return {one.hour: one.offsets for one in hours}
 
 
 def utc_hours(date: str, hour: int, zone: ZoneInfo) -> set[int]:

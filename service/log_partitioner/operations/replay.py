@@ -20,7 +20,7 @@ from log_partitioner.boundary import Clock, Message
 from log_partitioner.chain import extended
 from log_partitioner.config.settings import Settings
 from log_partitioner.control.deadline import Deadline
-from log_partitioner.errors import CodedError, CommitUnknownError, FencedError, SourceError
+from log_partitioner.errors import CodedError, CommitUnknownError, SourceError
 from log_partitioner.formats.dead_letter import Reason
 from log_partitioner.formats.model import CHAIN_HEADER, SourceRecord, TopicPartition
 from log_partitioner.formats.replay import ReplayMark
@@ -41,7 +41,6 @@ LETTERS_AT_ONCE = 2_000  # in a transaction: so many offsets fit into any mark
 BYTES_AT_ONCE = 32 * 1024 * 1024
 MARGIN_MS = 3_600_000  # a record that is within an hour of its deletion might be gone before a worker has read it
 _UNKNOWN_MAX = 3
-_FENCED = {"_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH"}
 
 
 class ReplayPublisher(Protocol):
@@ -201,7 +200,7 @@ class ReplayRun:
                 some = left
                 continue
             except CodedError as error:
-                if isinstance(error, FencedError) or error.code in _FENCED:
+                if error.is_fenced:
                     text = "another replay of this group has begun: nothing of this transaction is in the source"
                     raise SourceError(f"{text} ({error.code})") from error
                 raise

@@ -226,22 +226,17 @@ def judge_published(
         yield Wrong(Kind.FLUSH_WRONG, text)
 
 
-def judge_run(
-    record: BackfillRecord, sums: Sums, committed: Mapping[TopicPartition, int], *, before: int | None = None
-) -> Iterator[Wrong]:
+def judge_run(record: BackfillRecord, sums: Sums, committed: Mapping[TopicPartition, int]) -> Iterator[Wrong]:
     """Yield what is wrong with the newest run record of a backfill.
 
     If references are missing, the sums are short as a consequence and are not compared. A range is checked if
-    `committed`, the group's offsets, has its TopicPartition. `before` is the progress of the previous run record, None
-    if there is none.
+    `committed`, the group's offsets, has its TopicPartition.
     """
     totals = record.totals
     if totals.references != sums.references:
         yield _miscounted_references("run record", totals.references, sums.references)
     if totals.references <= sums.references:
         yield from _judge_run_sums(record, sums)
-    if before is not None and before >= record.published:
-        yield Wrong(Kind.BACKFILL_WRONG, f"has come to {record.published} after {before}")
     for line in record.topic_partitions:
         tp = tp_of(line)
         if tp in committed and not line.first_offset <= line.next_offset <= committed[tp]:

@@ -17,7 +17,7 @@ from log_partitioner.proof.audit.judge import THREADS
 from log_partitioner.proof.audit.report import Report
 from log_partitioner.proof.audit.store import S3Reader
 from log_partitioner.proof.audit.whose import Groups, of_group
-from log_partitioner.proof.audit.window import FlushWindow
+from log_partitioner.proof.audit.window import FlushWindow, window_of
 from log_partitioner.usage import argument_of
 
 if TYPE_CHECKING:
@@ -67,7 +67,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace, settings: Settings) -> int:
     """Run the command, print the report, return the exit code: 0 clean, 1 findings, 2 could not tell."""
     try:
-        options = Options(args.require_caught_up, args.examples, args.threads, _window_of(args))
+        window = window_of(args.begin, args.end, args.last, now_ms=time.time_ns() // 1_000_000)
+        options = Options(args.require_caught_up, args.examples, args.threads, window)
         report = run_audit(settings, options)
     except (CouldNotTellError, StoreRefusedError) as error:
         sys.stderr.write(f"could not tell: {error}\n")
@@ -76,18 +77,6 @@ def main(args: argparse.Namespace, settings: Settings) -> int:
         args.json_file.write_text(report.to_json(), encoding="utf-8")
     sys.stdout.write(report.to_text())
     return int(report.exit_code)
-
-
-def _window_of(args: argparse.Namespace) -> FlushWindow:
-    """Return the window that is asked for, as of now."""
-    begin_ms, end_ms = (None if one is None else round(one.timestamp() * 1000) for one in (args.begin, args.end))
-    if args.last is not None:
-        if (begin_ms, end_ms) != (None, None):
-            raise CouldNotTellError("--last is a window of its own: give it, or --from and --until")
-        begin_ms = round((time.time() - args.last) * 1000)
-    if begin_ms is not None and end_ms is not None and begin_ms >= end_ms:
-        raise CouldNotTellError("--from is not before --until")
-    return FlushWindow(begin_ms, end_ms)
 
 
 def run_audit(settings: Settings, options: Options) -> Report:

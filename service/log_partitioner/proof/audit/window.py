@@ -8,8 +8,10 @@ batch; those outside of the window are not judged, but their ranges must join.
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from log_partitioner.errors import CouldNotTellError
 from log_partitioner.proof.accounting import tp_of
 from log_partitioner.proof.audit.ranges import OffsetSpan, hull
 
@@ -51,6 +53,11 @@ class FlushWindow(NamedTuple):
 
     from_ms: int | None = None
     until_ms: int | None = None
+
+    @classmethod
+    def between(cls, begin: object, end: object) -> FlushWindow:
+        """Return the time between two moments, as `moment_of` gives them, or None."""
+        return cls(*(round(1000 * one.timestamp()) if isinstance(one, datetime) else None for one in (begin, end)))
 
     @property
     def is_everything(self) -> bool:
@@ -105,6 +112,22 @@ class FlushWindow(NamedTuple):
             return committed
         known = hull(_spans(records))
         return {tp: None if end is None else min(end, known.get(tp, (0, end))[1]) for tp, end in committed.items()}
+
+
+def window_of(begin: object, end: object, last_s: float | None, *, now_ms: int) -> FlushWindow:
+    """Return the window that the options of a command ask for.
+
+    Raises:
+        CouldNotTellError: they contradict each other.
+    """
+    window = FlushWindow.between(begin, end)
+    if last_s is not None:
+        if not window.is_everything:
+            raise CouldNotTellError("--last is a window of its own: give it, or --from and --until")
+        return FlushWindow(now_ms - round(1000 * last_s))
+    if window.from_ms is not None and window.until_ms is not None and window.from_ms >= window.until_ms:
+        raise CouldNotTellError("--from is not before --until")
+    return window
 
 
 def run_window(run: BackfillRecord) -> FlushWindow:

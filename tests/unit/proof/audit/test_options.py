@@ -8,15 +8,16 @@ import time
 import pytest
 
 from log_partitioner.errors import CouldNotTellError
-from log_partitioner.proof.audit.run import _window_of, add_arguments
-from log_partitioner.proof.audit.window import FlushWindow
+from log_partitioner.proof.audit.run import add_arguments
+from log_partitioner.proof.audit.window import FlushWindow, window_of
 
 
 def window(*arguments: str) -> FlushWindow:
     """Give the window of these arguments."""
     parser = argparse.ArgumentParser()
     add_arguments(parser)
-    return _window_of(parser.parse_args(arguments))
+    given = parser.parse_args(arguments)
+    return window_of(given.begin, given.end, given.last, now_ms=time.time_ns() // 1_000_000)
 
 
 def test_window_of_options() -> None:
