@@ -30,9 +30,9 @@ unit: `64KiB`, `256MiB`, `2GiB` (kB, MB and GB count by 1,000).
 
 A variable with the prefix `LOGP_` that names no setting is refused, with the nearest setting. `log-partitioner
 check-config` reports all problems at once, without a broker: names, values, conflicts between settings, and what the
-client library refuses (it needs the files of certificates). `--show` prints the effective settings without secrets; `log-partitioner config-schema` prints
-this page as JSON schema. The chart has the same names under `config`: `config.flush.interval_s`. Its defaults of group,
-prefix and topics that are written hold namespace and release.
+client library refuses (it needs the files of certificates). `--show` prints the effective settings without secrets;
+`log-partitioner config-schema` prints this page as JSON schema. The chart has the same names under `config`:
+`config.flush.interval_s`. Its defaults of group, prefix and topics that are written hold namespace and release.
 
 ## Those that one sets
 

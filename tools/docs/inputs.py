@@ -239,7 +239,8 @@ FORMS: tuple[Form, ...] = (
 _HEAD = """\
 # Inputs
 
-Made by `python -m tools.docs` from `tools/docs/inputs.py`; do not edit. `tests/unit/input/test_forms.py` runs each line.
+Made by `python -m tools.docs` from `tools/docs/inputs.py`; do not edit.
+`tests/unit/input/test_forms.py` runs each line.
 
 Settings that are not named are `user.paths = user` and `time.paths = time`. `log-partitioner try FILE` and `try --topic
 T` show what settings make of your own records; [DESIGN 3.1](DESIGN.md#31-source-record) has the details of each format.
