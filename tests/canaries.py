@@ -1,7 +1,7 @@
-"""Users and secrets that no output may show (I11): a test fails where one stands in its log, its output or its errors.
+"""Users and secrets that no output may show (I11): a test fails if one stands in its log, its output or its errors.
 
-The data of tests is of such users, wherever nobody asks for others; what a test prints and logs is looked through when
-it ends, in whatever way it was caught. Objects, references and dead letters hold users by right: nobody looks there.
+Test data has these users unless a test asks for others. When a test ends, all that it printed or logged is searched,
+in whatever way it was caught. Objects, references and dead letters hold users by right, so they are not searched.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ _logged: list[str] = []
 
 
 def found_in(text: str) -> str | None:
-    """Return the line of a text that shows a canary; None where none does."""
+    """Return the first line of a text that shows a canary, or None."""
     return next((line for line in text.splitlines() if any(mark in line for mark in MARKS)), None)
 
 
 class Watched(structlog.testing.LogCapture):
-    """What `capture_logs` catches, which would not be seen in the output."""
+    """Remembers the lines that `capture_logs` catches, because they do not come to the output."""
 
     def __call__(self, logger: Any, method_name: str, event_dict: MutableMapping[str, Any]) -> Any:
-        """Keep the line for the test, and for the look at the end."""
+        """Keep the line for the test, and for the search at its end."""
         _logged.append(repr(event_dict))
         return super().__call__(logger, method_name, event_dict)
 

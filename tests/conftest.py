@@ -1,6 +1,6 @@
-"""What all tests share: the fixtures of tests/stack, and the header that says what this run stands on.
+"""All tests share this: the fixtures of tests/stack, and the header that says what this run stands on.
 
-A file `test_real_*.py` is about real log data and is not collected where there are none.
+A file `test_real_*.py` needs real log data and is not collected without them.
 """
 
 from collections.abc import Generator, Iterator

@@ -39,7 +39,7 @@ class Call(NamedTuple):
 
 @dataclass
 class HttpS3:
-    """What lies in it, what is asked of it, and what it answers next."""
+    """The server's objects, the requests that it got, and its next answers."""
 
     objects: dict[str, tuple[bytes, dict[str, str]]] = field(default_factory=dict)
     faults: deque[Fault] = field(default_factory=deque)

@@ -1,4 +1,4 @@
-"""What every consumer and committer do; subclass and give it a `kafka` fixture (see FakeKafka in test_kafka.py).
+"""The contract of every consumer and committer; subclass it with a `kafka` fixture (see FakeKafka in test_kafka.py).
 
 Nothing here knows how a group hands out TopicPartitions: everything waits for what it needs, within limits.
 """
@@ -260,7 +260,7 @@ class ConsumerContract:
     def test_transaction_that_stays_open_is_told_where_it_holds_up_what_is_behind_it(
         self, kafka: Kafka, reading: Reading
     ) -> None:
-        """From its first message on; a lag meanwhile; what is behind it comes once it has ended."""
+        """It blocks from its first message on and counts as lag; later records come once it has ended."""
         first, second = kafka.tps
         kafka.append(first, b"a")
         kafka.append(second, b"b")
@@ -309,7 +309,7 @@ class ConsumerContract:
 
 
 class FlushRecordsContract:
-    """What a group has flushed before is told where it is asked for, and of nobody else."""
+    """A reader gets the flush records of the group and topic that it asks for, and of no other."""
 
     def test_next_offsets_are_those_of_the_group_and_of_the_topic_asked_for(self, kafka: Kafka) -> None:
         """The newest; nothing of a TopicPartition that no flush record names, nor of another topic of its name."""

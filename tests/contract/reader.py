@@ -33,7 +33,7 @@ class Reader:
         self.consumer.subscribe(listener)
 
     def poll(self) -> None:
-        """Read for a moment; what is new from its beginning."""
+        """Read for a moment; new TopicPartitions are read from their beginning."""
         while self._new:
             deadline = Deadline.after(WAIT_S, time.monotonic)
             self.consumer.seek(self._new.pop(), CommittedOffset(0), deadline=deadline)

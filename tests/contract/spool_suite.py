@@ -1,4 +1,4 @@
-"""What every spool does; subclass and give it a `spool` fixture."""
+"""The contract of every spool; subclass it with a `spool` fixture."""
 
 from __future__ import annotations
 

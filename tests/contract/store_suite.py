@@ -1,4 +1,4 @@
-"""What every object store does; subclass and give it a `place` fixture."""
+"""The contract of every object store; subclass it with a `place` fixture."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class ObjectStoreContract:
         assert place.read(place.key("one.avro")) == b"first"
 
     def test_body_with_another_checksum_is_never_stored(self, place: Place) -> None:
-        """W4: the checksum is that of the file as it was written; what differs is refused by the store."""
+        """W4: the checksum is that of the file as it was written; the store refuses a body that differs."""
         with pytest.raises(UploadError):
             place.store.put(
                 place.key("bad.avro"),

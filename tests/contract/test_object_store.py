@@ -366,7 +366,7 @@ def test_answer_without_etag_is_no_acknowledgement(place: Place, server: HttpS3)
 
 @pytest.mark.parametrize("status", [403, 404, 500])
 def test_find_without_permission_or_answer_finds_nothing(place: Place, server: HttpS3, status: int) -> None:
-    """What we may not look at is not provably ours: another key, then."""
+    """An object that the worker may not read is not provably its own, so the worker takes another key."""
     place.put("one.avro", b"body")
     server.head_status = status
     assert place.store.find(place.key("one.avro"), sha256=b"", size=4) is None

@@ -1,4 +1,4 @@
-"""What other people's bug reports tell of, on the real client library and its mock cluster: it holds here."""
+"""Cases from other people's bug reports, on the real client library and its mock cluster: the worker passes them."""
 
 from __future__ import annotations
 

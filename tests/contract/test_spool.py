@@ -103,7 +103,7 @@ def test_directory_that_is_not_a_spool_is_never_emptied(tmp_path: Path, name: st
 
 
 def test_link_to_a_directory_is_refused(tmp_path: Path) -> None:
-    """Where it leads may change under us."""
+    """The link's target may change while the worker runs."""
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "real")
     with pytest.raises(SpoolError):
@@ -284,7 +284,7 @@ def test_write_that_takes_only_a_part_goes_on(tmp_path: Path, monkeypatch: pytes
 
 
 def test_object_that_does_not_fit_on_the_disk_is_an_error_when_it_is_finished(tmp_path: Path) -> None:
-    """What is buffered fails late; nothing is taken for a whole object then."""
+    """Buffered bytes fail late; the worker does not take the file for a whole object."""
     batch = prepared(tmp_path / "spool").open("b1")
     file = batch.create(0)
     file.write(b"abc")

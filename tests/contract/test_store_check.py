@@ -1,4 +1,4 @@
-"""What is asked of the store before a worker joins, and what is said of each answer: place, reason, next step."""
+"""A worker checks the store before it joins, and reports each refusal with place, reason and next step."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.contract.deaf_brokers import closed_port, hang_up, http, serve, silen
 from tests.contract.http_s3 import HttpS3, trickle
 from tests.contract.http_s3 import serve as serve_s3
 
-# What is cut off in its handshake is closed when it is collected.
+# A connection that is cut off in its handshake is closed when it is collected.
 pytestmark = pytest.mark.filterwarnings("ignore:Exception ignored in. <ssl.SSLSocket")
 SECONDS = 0.8  # in place of those that a question at the start has
 HTML = b"<html><head><title>Moved</title></head><body><h1>Moved</h1><hr></body></html>"
@@ -213,7 +213,7 @@ def test_store_that_trickles_is_named_in_time() -> None:
 def test_trouble_lasts_from_the_upload_that_failed_to_the_next_that_does_not(
     server: HttpS3, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """For readiness; what is asked for slowly is no trouble."""
+    """Readiness shows it meanwhile."""
     monkeypatch.setattr(object_store, "ATTEMPTS", 1)
     store = store_of(server.url)
 

@@ -1,4 +1,4 @@
-"""What the client library cannot read, on its own mock cluster: nothing behind it is handed over (DESIGN 4.8)."""
+"""Records that the client library cannot read, on its mock cluster: no later record is handed over (DESIGN 4.8)."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def test_what_is_assigned_anew_begins_where_it_is_told(cluster: MockCluster) -> 
 
 
 def test_nothing_behind_an_old_message_that_cannot_be_read_is_handed_over(cluster: MockCluster) -> None:
-    """Of messages without batches the library leaves out the one and goes on with the next."""
+    """The library would skip a broken message outside a batch and go on; the adapter stops there."""
     for records in (old_message(b"a"), old_message(b"b", is_flipped=True), old_message(b"c")):
         cluster.append(records)
     with reading(cluster) as consumer:
@@ -163,7 +163,7 @@ def test_first_offset_that_can_be_read_again_is_found(cluster: MockCluster, dama
 
 
 def test_end_of_the_log_can_always_be_read(cluster: MockCluster) -> None:
-    """Where nothing follows the broken batch, what comes later does."""
+    """If the broken batch is the last, the worker goes on at the log's end, where later records will be."""
     for records in (GOOD[0], batch(b"c", b"d", is_flipped=True)):
         cluster.append(records)
     assert readable_from(cluster, 2) == 4
@@ -262,7 +262,7 @@ def test_offset_out_of_range_behind_what_was_read_stops_once_it_was_sought(clust
 
 @pytest.mark.parametrize("leader_epoch", [0, 1])
 def test_start_below_which_the_log_was_rewritten_is_refused(cluster: MockCluster, leader_epoch: int) -> None:
-    """Its epoch is one that the log had, and that ended before the offset; of the epoch of now it is read."""
+    """The start's epoch ended before its offset; a start of the current epoch is read."""
     cluster.append(batch(b"a", b"b", b"c", b"d"))
     cluster.elect()
     cluster.append(batch(*[b"e"] * 9))

@@ -1,1 +1,1 @@
-"""What surrounds the service: chart, alerts, image, generated documents. Needs no network."""
+"""Tests of all around the service: chart, alerts, image, generated documents. They need no network."""

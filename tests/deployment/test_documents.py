@@ -41,7 +41,7 @@ def test_configuration_pages_name_every_setting(
 
 
 def test_secrets_are_marked() -> None:
-    """What is a SecretStr is called a secret, and so kept out of the chart's values."""
+    """A SecretStr is called a secret, and so stays out of the chart's values."""
     secrets = {setting.path for group in groups() for setting in group.settings if setting.is_secret}
 
     places = {("s3", "access_key"), ("s3", "secret_key"), ("registry", "password"), ("registry", "token")}

@@ -241,7 +241,7 @@ def test_chart_selectors_match_the_pods(tmp_path: Path) -> None:
 
 
 def test_chart_pod_is_restricted(chart: Manifests) -> None:
-    """What the Pod Security Standard `restricted` asks for, and a read-only root besides."""
+    """The pod meets the Pod Security Standard `restricted`, and its root is read-only."""
     pod, worker = pod_of(chart), worker_of(chart)
 
     assert pod["securityContext"] == {

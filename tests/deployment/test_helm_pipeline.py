@@ -73,7 +73,7 @@ def _settings(manifests: Manifests, pod: dict[str, Any]) -> JobSettings:
 
 @pytest.mark.parametrize("forms", [(), AS_DEPLOYMENTS, AS_CRON_JOBS, EXECUTORS])
 def test_pipeline_jobs_are_commands_whose_settings_are_accepted(tmp_path: Path, forms: tuple[str, ...]) -> None:
-    """Topics, bucket and group are those of the workers; what goes on is a Deployment, what ends a CronJob."""
+    """The jobs share topics, bucket and group with the workers; one that runs on is a Deployment."""
     manifests = _chart(tmp_path, *forms)
     worker = manifests[f"ConfigMap/{NAME}"] if f"ConfigMap/{NAME}" in manifests else manifests["ConfigMap"]
 

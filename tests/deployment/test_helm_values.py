@@ -161,7 +161,7 @@ def test_chart_extra_objects_are_rendered(tmp_path: Path) -> None:
 
 
 def test_chart_user_ids_may_be_left_to_the_cluster(tmp_path: Path) -> None:
-    """OpenShift refuses a pod that names ids out of its range; what is null is not there, the rest stays."""
+    """OpenShift refuses a pod that names ids out of its range; a null value takes a default away, the rest stays."""
     nothing = {"runAsUser": None, "runAsGroup": None, "fsGroup": None}
     pod = pod_of(_given(tmp_path, {"podSecurityContext": nothing, "securityContext": {"privileged": False}}))
 

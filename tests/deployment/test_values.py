@@ -22,7 +22,7 @@ def settings() -> Settings:
 
 
 def test_config_in_values_repeats_the_defaults(values: dict[str, str | int | bool], settings: Settings) -> None:
-    """What values.yaml says of the worker's settings is what the worker does without them; the spool is a volume."""
+    """The settings in values.yaml equal the worker's defaults; only the spool's directory differs, it is a volume."""
     defaults = settings.model_dump(mode="json")
     repeated = {path: value for path, value in values.items() if path.startswith("config.") and value != "{}"}
     own = {"config.spool.directory": "/var/spool/log-partitioner"}

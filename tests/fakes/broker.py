@@ -1,9 +1,9 @@
 """A broker: source topics, committed offsets, transactions with epochs, and what read_committed readers see.
 
 Rules copied from Apache Kafka: `TransactionCoordinator` (init raises the epoch and aborts what is open; an expired
-transaction fences its producer), `OffsetMetadataManager` (offsets of an open transaction are pending; of two commits
-the later appended one stands), and the group's validation in `tests.fakes.group`. Like the real one it does not check
-that a member owns what it commits.
+transaction fences its producer), `OffsetMetadataManager` (offsets of an open transaction are pending; the commit that
+is appended last stands), and the group's validation in `tests.fakes.group`. Like the real broker it does not check that
+a member owns the TopicPartitions that it commits.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class BrokerError(Exception):
 
 
 class Group(Protocol):
-    """What the broker asks its group coordinator."""
+    """The group coordinator, as the broker asks it."""
 
     def validate(
         self, generation: int, member_id: str, tps: Collection[TopicPartition], *, transactional: bool
@@ -80,9 +80,9 @@ class FakeBroker:
         self.transactions: list[Committed] = []
         self.aborted = 0
         self.starts: dict[TopicPartition, int] = {}
-        """Where the group began, if an administrator has said so."""
+        """The offsets at which the group began, if an administrator has set them."""
         self.start_at_ms = 0
-        """From which time on records are to be read where nobody has committed anything."""
+        """TopicPartitions without a committed offset are read from this time on."""
         self.on_committed: Callable[[Committed], None] = lambda _committed: None
         self._timeout_s = transaction_timeout_s
         self._producers: dict[str, _Producer] = {}
@@ -114,9 +114,9 @@ class FakeBroker:
         return self.committed(tp)
 
     def load_part(self, share: float, *, seconds: float) -> None:
-        """Let the coordinator know the first share of what was ever committed only, for a while (KAFKA_FACTS O10).
+        """Let the coordinator know only the first share of the committed offsets for a while (KAFKA_FACTS O10).
 
-        Of each TopicPartition the first, at least, that was not removed.
+        It knows at least the first offset of each TopicPartition that was not removed.
         """
         part = dict(self._history[: int(len(self._history) * share)])
         self._loaded = {tp: one for tp, one in (dict(reversed(self._history)) | part).items() if one is not None}
@@ -170,7 +170,7 @@ class FakeBroker:
     # Transactions.
 
     def init(self, transactional_id: str) -> int:
-        """Begin a new epoch; what an earlier one left open is aborted."""
+        """Begin a new epoch, and abort the transaction that an earlier epoch left open."""
         producer = self._producers.setdefault(transactional_id, _Producer())
         self._abort(producer)
         producer.epoch += 1
@@ -242,7 +242,7 @@ class FakeBroker:
                 self._deliver_late_end(transactional_id)
 
     def expire(self) -> None:
-        """Abort transactions that are open for too long; their producers are fenced. What is late arrives before."""
+        """Abort transactions that are open for too long and fence their producers; late requests arrive before."""
         self._deliver_late_ends()
         for producer in self._producers.values():
             if producer.open is not None and self.clock.now_s() - producer.open.began_at_s >= self._timeout_s:

@@ -26,7 +26,7 @@ Aborted = str
 
 
 class Outcome(Enum):
-    """What may become of a transaction beside being committed, or aborted with a code."""
+    """The end of a transaction, if it does not abort with a code."""
 
     COMMITTED = "committed"
     UNKNOWN_COMMITTED = "the answer to the commit is lost, the commit is not"
@@ -55,7 +55,7 @@ class FakeCommitter:
         return self._epoch is not None
 
     def prepare(self, *, deadline: Deadline | None = None) -> None:
-        """Begin a new epoch; what an earlier one left open is aborted. Takes `init_s`, or until the deadline."""
+        """Begin a new epoch, which aborts an open transaction. Takes `init_s`, or until the deadline."""
         if self._epoch is None:
             self._point("init")
             if deadline is not None and deadline.remaining_s() < self.init_s:

@@ -184,7 +184,7 @@ class FakeConsumer:
         self.failed.pop(tp, None)
 
     def _compared(self, tp: TopicPartition, start: CommittedOffset) -> int:
-        """Give the position; where the log's epoch ends below it, or the log has none such, one that is refused."""
+        """Give the position, or a refused one if the start's epoch ends below it or is not in the log."""
         end = None if start.leader_epoch is None else self._broker.logs[tp].end_of(start.leader_epoch)
         return start.offset if end is None or start.offset <= end else TRUNCATED
 

@@ -31,7 +31,7 @@ _EVERYTHING = 2**62
 
 
 class Delivered(NamedTuple):
-    """What became of records; of objects their bytes, and what is said of them. `taken` were plain."""
+    """The outcome of records: objects with their bytes and descriptions, dead letters, counts. `taken` were plain."""
 
     objects: list[tuple[bytes, SealedObject]]
     dead_letters: list[Any]

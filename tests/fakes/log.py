@@ -14,7 +14,7 @@ class FakeLog:
         self.leader_epoch = 0
         self.broken: list[range] = []
         self.open_at: int | None = None
-        """Where a transaction begins that nobody has ended: nothing from there on is read."""
+        """The offset at which an open transaction begins: nothing from there on is read."""
         self._slots: list[SourceRecord | None] = []
 
     @property

@@ -1,4 +1,4 @@
-"""What slows a worker down, in proportion to what it does, and work for it; time is virtual, heartbeats go on."""
+"""Slow steps and work for a worker, in proportion to its load; time is virtual, heartbeats go on."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def pace_store(rig: Rig, worker: FakeWorker, seconds: float) -> None:
 
 
 def pace_commits(rig: Rig, worker: FakeWorker, messages_per_s: float) -> None:
-    """Make a transaction take so long for each message; what is not done at the deadline is aborted."""
+    """Make a transaction take so long for each message; the deadline aborts one that is not done."""
     commit = worker.committer.commit
 
     def paced(messages: Any, offsets: Any, membership: Any, *, deadline: Deadline) -> None:

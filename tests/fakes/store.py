@@ -18,7 +18,7 @@ from tests.fakes.consumer import Point, no_point
 
 
 class PutFault(Enum):
-    """What may become of one PUT."""
+    """A fault of one PUT, or none."""
 
     NONE = "none"
     NOT_STORED = "never arrives before the deadline"
@@ -30,7 +30,7 @@ class PutFault(Enum):
 
 
 class Bucket:
-    """What lies in the store, shared by all workers; every PUT that arrived is counted."""
+    """The objects in the store, shared by all workers; every PUT that arrived is counted."""
 
     def __init__(self) -> None:
         self.objects: dict[str, bytes] = {}

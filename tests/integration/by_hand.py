@@ -139,7 +139,7 @@ TWICE = sorted(ONCE * 2)
 
 
 class Hand:
-    """One worker; what it does is called from one thread at a time."""
+    """One worker; only one thread at a time may call it."""
 
     def __init__(self, stage: Stage, consumer: KafkaConsumer, committer: KafkaCommitter) -> None:
         self.consumer = consumer
@@ -235,7 +235,7 @@ def outcome_of(what: Callable[[], None]) -> str:
 
 
 class Begun:
-    """What goes on beside the test, in a thread."""
+    """An action that runs beside the test, in a thread."""
 
     def __init__(self, what: Callable[[], None]) -> None:
         self._what = what

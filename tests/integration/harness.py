@@ -42,7 +42,7 @@ REPOSITORY = Path(__file__).parents[2]
 
 @dataclass(frozen=True)
 class Report:
-    """What the audit said."""
+    """An audit's report and exit code."""
 
     exit_code: int
     text: str
@@ -53,7 +53,7 @@ class Deployment:
     """Everything of one test; a context manager that leaves no process behind."""
 
     program: Sequence[str] = ("-m", "log_partitioner")
-    """What of Python the workers are."""
+    """The arguments with which Python becomes a worker."""
 
     def __init__(
         self,
@@ -138,7 +138,7 @@ class Deployment:
         return {name: process.exit_code for name, process in self.workers.items()}
 
     def log_of(self, name: str) -> Path:
-        """Where a worker writes."""
+        """Give the file that a worker writes to."""
         return self.root / "logs" / f"{name}.log"
 
     def events(self, *names: str) -> list[dict[str, Any]]:
@@ -178,7 +178,7 @@ class Deployment:
         return self.workers[name].exit_code
 
     def complaints(self, name: str) -> list[str]:
-        """What a worker wrote beside its events, which is what a person sees on standard error."""
+        """Give the lines of a worker that are no events: an operator sees them on standard error."""
         return [line for line in self.log_of(name).read_text().splitlines() if line and not line.startswith("{")]
 
     def get(self, name: str, path: str) -> tuple[int, str]:
@@ -210,7 +210,7 @@ class Deployment:
     # Progress.
 
     def rewinds(self, *names: str) -> list[tuple[int, int]]:
-        """Where TopicPartitions that were read already went on, and where their batch had begun."""
+        """Give the offsets at which TopicPartitions were read again, with the first offset of their batch."""
         positioned = (event for event in self.events(*names) if event["event"] == "positioned")
         starts = [start for event in positioned for start in event["starts"].values()]
         return [(offset, first) for offset, _, first in starts if first is not None]
@@ -250,7 +250,7 @@ class Deployment:
 
         self.kafka.wait_for(f"commit past {last}", is_drained, timeout_s=timeout_s)
 
-    # What came out.
+    # Output.
 
     def references(self) -> list[Reference]:
         """All committed references, in the order of their messages and lines."""
@@ -275,7 +275,7 @@ class Deployment:
         return done.returncode, done.stdout + done.stderr
 
     def skip(self, *, partition: int, first: int) -> tuple[int, str]:
-        """Skip what cannot be read from there on; what is told of it lies beside the workers' logs."""
+        """Skip the unreadable offsets from `first` on; the command's output lies beside the workers' logs."""
         where = ["--topic", self.source, "--partition", str(partition), "--from", str(first)]
         code, text = self.run("offsets", "skip", *where, "--yes")
         (self.root / "logs" / "offsets.log").write_text(text)

@@ -1,4 +1,4 @@
-"""What came out, read by the tests' own code: objects and dead letters -> entries as they went in.
+"""The output, read by the tests' own code: objects and dead letters -> entries as they went in.
 
 Stands apart from the worker's code and from the audit's: it knows the published formats (DESIGN 3.2, 3.4, 3.5,
 3.7) and reads them with fastavro and the standard library. `difference` is Equal (DESIGN 3.2).
@@ -55,7 +55,7 @@ class Row(NamedTuple):
 
 
 class ReadObject(NamedTuple):
-    """What one reference names: the schema of its object, and its own exact one, as text; the rows."""
+    """The rows that one reference names, with the schema of their object as text."""
 
     reference: Reference
     schema_text: str

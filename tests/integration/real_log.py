@@ -37,7 +37,7 @@ _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct",
 
 @dataclass(frozen=True)
 class Rules:
-    """Where user, time and id of a file's entries are; paths are tuples of keys."""
+    """The paths of user, time and id in a file's entries; a path is a tuple of keys."""
 
     user: tuple[tuple[str, ...], ...]
     time: tuple[tuple[str, ...], ...]

@@ -1,7 +1,7 @@
-"""What stands in a broker's files: transactions batch by batch, as Kafka's own DumpLogSegments tells them.
+"""Transactions in a broker's files, batch by batch, as Kafka's own DumpLogSegments prints them.
 
-A reader gets to see what is committed; the files tell who wrote it: the producer's id, its epoch, and the marker that
-ended each transaction.
+A reader sees only committed records; the files also have the producer's id, its epoch, and the marker that ended each
+transaction.
 """
 
 import json
@@ -23,7 +23,7 @@ _BATCH = re.compile(
 )
 _MARKER = re.compile(r"endTxnMarker: (\w+)")
 _STATE = re.compile(r"key: (?P<key>\{.*\}) payload: (?P<state>\{.*\})$", re.MULTILINE)
-# Of `transactionStatus` in the coordinator's log.
+# The values of `transactionStatus` in the coordinator's log.
 _STATES = ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort")
 
 

@@ -48,7 +48,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
 
 @pytest.fixture
 def deployment(deploy: Deploy, secured: SecuredKafka) -> Deployment:
-    """A deployment there; what the test asks it itself is asked by the administrator."""
+    """A deployment on the secured brokers; the test itself reads them as the administrator."""
     return deploy(kafka=secured.helper, partitions=2, settings=QUICK)
 
 

@@ -503,7 +503,7 @@ def _elsewhere_cases() -> Iterator[Case]:
 
 
 class Outcome:
-    """What one worker made of all cases."""
+    """The output of one worker for all cases."""
 
     def __init__(self, deployment: Deployment, cases: list[Case], parse: Parse) -> None:
         self.deployment = deployment
@@ -529,7 +529,7 @@ class Outcome:
 
     @cached_property
     def report(self) -> Report:
-        """What the audit says."""
+        """Run the audit."""
         return self.deployment.audit("--require-caught-up")
 
 

@@ -64,7 +64,7 @@ def port_of(deployment: Deployment, name: str) -> int:
 def test_dashboard_of_workers_has_a_series_for_each_expression_of_a_running_worker(
     kafka: KafkaHelper, deploy: Deploy, prometheus: Callable[[dict[str, int]], Prometheus]
 ) -> None:
-    """It has flushed once; what did not happen has a series that says so."""
+    """The worker has flushed once; events that did not happen have a series that says so."""
     deployment = deploy(settings={"LOGP_FLUSH__INTERVAL_S": "1"})
     deployment.start("w1")
     written = kafka.produce(deployment.source, [ToProduce(value=ENTRY), ToProduce(value=b"none")])

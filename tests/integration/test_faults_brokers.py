@@ -19,7 +19,7 @@ from tools.local.tcp_proxy import API_END_TXN, CutMoment, TcpProxy
 
 SETTINGS = {
     "LOGP_FLUSH__INTERVAL_S": "1",
-    # What a broker that is gone or silent costs a client, short enough for a test.
+    # The back-off to a broker that is gone or silent, short enough for a test.
     "LOGP_KAFKA__CLIENT_PROPERTIES": '{"reconnect.backoff.max.ms": "1000"}',
 }
 Place = tuple[int, int]  # offset and index of an entry
@@ -119,8 +119,8 @@ def _wait_cut(deployment: Deployment, proxy: TcpProxy, moment: CutMoment, *, the
 def test_commit_whose_outcome_stays_unknown(kafka_cluster: KafkaCluster, deployment: Deployment) -> None:
     """The coordinator is out of reach for longer than the commit may take; afterwards the broker tells the outcome.
 
-    Where the request had arrived, the batch was committed although the worker has discarded it: it goes on behind
-    it. Where it had not, the broker has aborted it, and its records are read again.
+    If the request had arrived, the batch is committed although the worker has discarded it, and the worker goes on
+    behind it. If it had not, the broker has aborted the transaction, and the worker reads the records again.
     """
     slowly = '{"reconnect.backoff.ms": "2000", "reconnect.backoff.max.ms": "4000"}'
     with Flow(deployment) as flow:

@@ -73,7 +73,7 @@ def test_refused_for_long_discards_backs_off_and_goes_on(deployment: Deployment,
     assert story[:4] == ["batch_discarded", "paused", "resumed", "batch_discarded"]
     assert [event["seconds"] for event in deployment.require_event("paused", "w1", times=2)][:2] == [1, 2]
     assert len(deployment.rewinds("w1")) >= 12
-    # Where the store came back amid the uploads of a batch, some of a batch that was discarded are there.
+    # If the store came back amid the uploads of a batch, the store has some objects of a discarded batch.
     discarded = tuple(event["batch_id"] for event in deployment.events("w1") if event["event"] == "batch_discarded")
     named = {reference.location.object for reference in deployment.references()}
     orphans = set(_data_keys(deployment)) - named

@@ -1,7 +1,7 @@
-"""What `init_transactions` finds of a transactional id, and what it makes of it: three cases (KIP-98, KAFKA_FACTS T7).
+"""`init_transactions` settles the state that it finds of a transactional id: three cases (KIP-98, KAFKA_FACTS T7).
 
-A worker's start, and each of its flushes, begin with it: whatever an earlier life has left is settled by then, and the
-committed offsets tell how. The coordinator's own log shows the states that the id went through.
+A worker's start and each of its flushes begin with it. After it, a transaction of an earlier process has ended, and the
+committed offsets say how. The coordinator's own log shows the states that the id went through.
 """
 
 from collections.abc import Iterator

@@ -23,9 +23,9 @@ def _generated(entries: int, seed: int) -> list[ToProduce]:
 def test_worker_is_joined_by_another_everything_accounted_for(
     kafka: KafkaHelper, tmp_path: Path, deploy: Deploy
 ) -> None:
-    """Of 20,000 awkward entries none is missing, doubled, misplaced or altered, and nothing is read twice.
+    """No entry of 20,000 awkward ones is missing, doubled, misplaced or altered, and no record is read twice.
 
-    The batch is flushed for the one who joins, and SIGTERM flushes and exits 0.
+    The first worker flushes its batch when the second joins; a worker that gets SIGTERM flushes and exits with 0.
     """
     settings = {"LOGP_FLUSH__INTERVAL_S": "600", "LOGP_KAFKA__SESSION_TIMEOUT_S": "4"}
     records = _generated(20_000, seed=7)

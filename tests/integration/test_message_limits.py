@@ -1,4 +1,4 @@
-"""What a real broker takes: messages at their most, and offsets of many TopicPartitions, in one transaction."""
+"""A real broker takes the largest messages, and offsets of many TopicPartitions, in one transaction."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ LOADED = 3  # times as long as promised, where others have most of the machine
 
 
 class Mistake(NamedTuple):
-    """What is set, what one line of the log has to say, and within how many seconds of the start."""
+    """The settings, the words that one line of the log must have, and the seconds that it may take."""
 
     number: int
     variables: dict[str, str]
@@ -58,7 +58,7 @@ def deployment(kafka: KafkaHelper, s3: S3Helper, tmp_path_factory: pytest.TempPa
 
 @pytest.fixture(scope="module")
 def places(deployment: Deployment) -> Iterator[dict[str, str]]:
-    """What texts of the mistakes are filled with."""
+    """The values that fill the texts of the mistakes."""
     with ExitStack() as stack:
         yield {
             "bucket": f"bucket {deployment.bucket}",

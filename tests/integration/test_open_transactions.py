@@ -1,4 +1,4 @@
-"""What is committed behind a transaction that nobody has ended yet: an audit waits for it, and misses nothing."""
+"""A batch that is committed behind an open transaction: an audit waits for the transaction and misses nothing."""
 
 from confluent_kafka import Producer
 

@@ -126,7 +126,7 @@ def test_command_that_finds_nothing_says_so_and_one_that_cannot_tell_too(deploy:
 
 
 def test_topics_are_created_once_and_never_changed(deploy: Deploy, kafka: KafkaHelper, names: Names) -> None:
-    """A dry run creates nothing, a second run neither; what brokers refuse, and what is compacted, fails."""
+    """A dry run creates nothing, nor does a second run; a topic that brokers refuse, or that is compacted, fails."""
     deployment = deploy(partitions=1)
     made = {role: names.topic(f"new-{role}") for role in ("references", "flushes", "dead_letters", "backfills")}
     settings = {f"LOGP_KAFKA__{role.upper()}_TOPIC": topic for role, topic in made.items()}

@@ -1,8 +1,8 @@
-"""What an entry costs on its way has not grown by half since path_cost.json was written.
+"""The cost of an entry on its way has not grown by half since path_cost.json was written.
 
-Costs are CPU in multiples of F: what reading alone costs in the same round, since the machine is another each time, and
-the same code varies by 40 % between runs. Who makes the path cheaper, or dearer with good reason, writes the figures
-that a failure prints to the file.
+Costs are CPU in multiples of F, the cost of reading alone in the same round, because machines differ and the same code
+varies by 40 % between runs. If a change makes the path cheaper, or dearer with good reason, its author writes the
+figures that a failure prints to the file.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""What other people's bug reports tell of, where only a real broker can show it: it holds here."""
+"""Cases from other people's bug reports that only a real broker can show: the worker passes them."""
 
 from __future__ import annotations
 

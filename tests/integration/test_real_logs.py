@@ -1,8 +1,8 @@
 """Real logs through the worker: every entry of every set comes out once, where it belongs, as it went in.
 
-In the objects of the default layout, and the small audit says so. Of long sets some entries are taken, from all of the
-file; all of them are a sweep. What becomes of them on Spark: tests/pipeline/test_real_logs.py. What is expected is in
-`real_log`; rows and dead letters are read by `readback`. Not collected where the data are absent (tests/conftest.py).
+The objects have the default layout, and the small audit is clean. A long set gives a sample from all of the file; the
+sweep takes all of it. tests/pipeline/test_real_logs.py does the same on Spark. `real_log` has the expected output;
+`readback` reads rows and dead letters. Without the data this file is not collected (tests/conftest.py).
 """
 
 from pathlib import Path

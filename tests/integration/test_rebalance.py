@@ -84,7 +84,7 @@ def test_rebalance_during_a_flush(
 
 @pytest.mark.parametrize("protocol", ["cooperative-sticky", "consumer"])
 def test_partitions_added_while_running(kafka: KafkaHelper, protocol: str, deploy: Deploy) -> None:
-    """What was written before they were discovered is read, although the policy for a first start is to fail."""
+    """Records that were written before the worker saw the new partitions are read, although `start_at` is `fail`."""
     refresh = json.dumps(CLIENT_PROPERTIES | {"topic.metadata.refresh.interval.ms": "1000"})
     settings = QUICK | {"LOGP_KAFKA__CLIENT_PROPERTIES": refresh, "LOGP_KAFKA__START_AT": "fail"}
     deployment = deploy(protocol=protocol, settings=settings)

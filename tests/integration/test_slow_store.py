@@ -33,7 +33,7 @@ def _require_progress(deployment: Deployment, written: list[tuple[int, int]]) ->
 def test_an_object_per_user_through_twenty_puts_a_second(
     deployment: Deployment, s3_faults: S3FaultProxy, deadline_s: int
 ) -> None:
-    """600 users at 20 PUTs a second need 30 s; where the deadline is 20 s, what was acknowledged tells how many fit."""
+    """600 users at 20 PUTs a second need 30 s; after a deadline of 20 s the worker knows how many objects fit."""
     s3_faults.pace.set(puts_per_s=PUTS_PER_S)
     records = (
         ToProduce(

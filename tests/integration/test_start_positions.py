@@ -1,4 +1,4 @@
-"""Where a worker starts, and what it does where it cannot start: it never jumps silently."""
+"""A worker's start position: if it cannot start there, it says so and never jumps silently."""
 
 import time
 

@@ -1,11 +1,11 @@
-"""The zombie, step by step: a worker that everybody thought dead comes back in the middle of its transaction.
+"""The zombie, step by step: a worker that was thought dead comes back in the middle of its transaction.
 
 It is stopped at one of two moments: before `send_offsets`, with its announcements produced, or after it, before the
-commit. To the brokers a worker whose packets stand still is one that is stopped, so it is the network that stops here.
-What fences it depends on the moment; each fence has a control, the same sequence without it, in which records are
-announced twice. The producers' ids, epochs and markers are read from the brokers' files.
+commit. Brokers cannot tell a stopped worker from a stopped network, so the tests stop the network. The moment decides
+which fence refuses the worker. Each fence has a control, the same sequence without the fence, in which records are
+announced twice. The tests read producer ids, epochs and markers from the brokers' files.
 
-The story is told in Confluent's "Transactions in Apache Kafka" (zombie fencing), KIP-98 (epochs) and KIP-447 (members).
+Confluent's "Transactions in Apache Kafka" (zombie fencing), KIP-98 (epochs) and KIP-447 (members) tell the story.
 """
 
 from collections.abc import Iterator

@@ -42,7 +42,7 @@ def entry(number: int, *, text: str = "fine") -> bytes:
 
 
 def write_batches(deployment: Deployment, *, damaged: int) -> list[tuple[int, int]]:
-    """Write five record batches to each TopicPartition; of partition 0 the values of one can be found on the disk."""
+    """Write five record batches to each TopicPartition; a mark on the disk shows the damaged one of partition 0."""
     written = []
     for number in range(5):
         for partition in (0, 1):

@@ -44,7 +44,7 @@ def test_flushes_of_two_workers_are_verified_across_a_rebalance(deployment: Depl
 
 
 def test_object_changed_behind_the_worker_stops_it(deployment: Deployment, s3_faults: S3FaultProxy) -> None:
-    """What comes back is not what was sent: one line says what differs, the log where, and nothing follows."""
+    """The store returns other bytes: one line says what differs, the log says where, and the worker ends."""
     s3_faults.add(Rule(Action.CORRUPT_ANSWER, "GET", DATA, times=ALWAYS))
     written = deployment.kafka.produce(deployment.source, some_records(60, partitions=6))
     deployment.start("w1")

@@ -1,7 +1,7 @@
 """The published zombie scenario: a worker that was thought dead wakes up with everything uploaded and commits.
 
-Group fencing (the default) refuses it: the broker compares member and generation of the offsets it sends. What it
-uploaded are orphans, and the references that it produced belong to an aborted transaction.
+Group fencing (the default) refuses it: the broker compares member and generation of the offsets it sends. Its objects
+are orphans, and its references belong to an aborted transaction.
 """
 
 import time

@@ -3,7 +3,7 @@
 Names are those of docs/DESIGN.md. A worker reads records into a batch; a flush sends references and offsets in one
 transaction; the group's coordinator checks who sends offsets, the transaction's coordinator which producer ends it.
 Anything may stand still between two steps, workers die, transactions time out, and the request that ends one may arrive
-long after its sender gave up. What is left out does not decide who commits what: schemas, files, uploads, time.
+long after its sender gave up. Schemas, files, uploads and time are left out, because they do not decide who commits.
 
 `Rules` are what the design adds to Kafka. Without any one of them there is a way to a duplicate, which `explore` gives.
 """
@@ -21,7 +21,7 @@ NOBODY = -1
 
 
 class Rules(NamedTuple):
-    """What a worker does beyond the least that works on a good day."""
+    """The measures of a worker beyond those that suffice on a good day."""
 
     offsets_with_membership: bool = (
         True  # the group's coordinator checks generation and member of whoever sends offsets
@@ -32,17 +32,17 @@ class Rules(NamedTuple):
 
 
 class Transaction(NamedTuple):
-    """What is open under a worker's transactional id."""
+    """The open transaction of a worker's transactional id."""
 
     references: frozenset[tuple[int, int]] = frozenset()  # (TopicPartition, offset)
     offsets: tuple[tuple[int, int], ...] = ()  # (TopicPartition, next offset)
 
 
 class Worker(NamedTuple):
-    """What a process knows; `batch` is [first, next) of each TopicPartition that it takes for its own.
+    """The state of a process; `batch` is [first, next) of each TopicPartition that it takes for its own.
 
-    Of generations and of producers' epochs only one thing counts, which it does not know: whether they are still the
-    coordinator's.
+    Generations and producers' epochs are reduced to whether they are still the coordinator's, which the process does
+    not know.
     """
 
     batch: tuple[tuple[int, int] | None, ...] = (None,) * len(RECORDS)
@@ -184,7 +184,7 @@ def _give_up(world: World, number: int, rules: Rules) -> World:
 
 
 def _go_on(world: World, number: int) -> World:
-    """Forget the batch; what is owned is read from the committed offsets on."""
+    """Forget the batch, and read the owned TopicPartitions from the committed offsets on."""
     worker = world.workers[number]
     if number in world.members and worker.is_current:
         spans = tuple((world.committed[tp],) * 2 if span else None for tp, span in enumerate(worker.batch))

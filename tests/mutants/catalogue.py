@@ -23,7 +23,7 @@ from tests.simulation.swarm import Style
 from tests.unit.adapters import test_kafka_committer
 from tests.unit.adapters.scripted_kafka import fresh_producer_class
 
-# Of two rebalances in one consume, with a flush that fails in the first; of commits that are held up half-way.
+# Two rebalances in one consume, with a flush that fails in the first; commits that are held up half-way.
 BACK_AT_ONCE = replace(QUIET, members=0.15, outcome=0.8, stop=0.1, old_library=1.0)
 HELD_UP = replace(QUIET, at_zombie=0.008, members=0.03)
 

@@ -1,4 +1,4 @@
-"""What was found of each mutant, kept as JSON: docs/evidence/mutants.json by seed, mutants_real.json by real run."""
+"""The results for each mutant, kept as JSON: docs/evidence/mutants.json by seed, mutants_real.json by real run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a mutant is: one wrong worker, how it is made out of the right one, and what is known of it."""
+"""A mutant: one wrong worker, how it is made out of the right one, and the runs that notice it."""
 
 from __future__ import annotations
 
@@ -72,9 +72,9 @@ def fast(test: str, *arguments: Any) -> FastTest:
 
 
 class RealRun(NamedTuple):
-    """How the mutant is made in the process of a real worker, and in which scenario it is run.
+    """A scenario that runs the mutant as a real worker.
 
-    Where `patches` are none, those of the simulation and the product's classes of `parts` are planted.
+    Without `patches` of its own, it plants those of the simulation and the product's classes of `parts`.
     """
 
     scenario: str
@@ -85,9 +85,9 @@ class RealRun(NamedTuple):
 class Mutant:
     """One wrong worker.
 
-    `parts` are its classes in the simulation, `patches` what else is exchanged. `blind` says why the simulation cannot
-    see it, where it cannot: then a fast test or a real run has to. `is_rare`: the simulation sees it in one seed of
-    dozens. `python -m tests.mutants` looks for that one; the tests ask its fast test alone.
+    `parts` are its classes in the simulation, `patches` what else is exchanged. `blind` is the reason if the simulation
+    cannot see it; then a fast test or a real run has to. `is_rare`: the simulation sees it in one seed of dozens.
+    `python -m tests.mutants` looks for that seed; the tests ask its fast test alone.
     """
 
     name: str

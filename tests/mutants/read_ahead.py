@@ -45,9 +45,9 @@ class HearingListener:
 
 
 class ReadAhead:
-    """In each turn half of the TopicPartitions are asked for; what comes of the others waits in a buffer.
+    """Hands over half of the TopicPartitions in each turn; records of the others wait in a buffer.
 
-    What was assigned, given back or sought comes again: what the buffer has of it goes, the rest stays. None is lost.
+    If a TopicPartition is assigned, revoked or sought, its records come again, so they leave the buffer. None is lost.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

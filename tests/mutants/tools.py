@@ -1,7 +1,7 @@
-"""What each tool says of a mutant in one seed: invariants, verification mode, verify-logs, the small audit.
+"""The verdict of each tool on a mutant in one seed: invariants, verification mode, verify-logs, the small audit.
 
-A seed is run twice. First with all invariants, up to the first that breaks. Then blind: whatever is broken goes on, so
-that each of the three tools says for itself what it finds in what the workers have left.
+A seed is run twice. The first run has all invariants and ends at the first that breaks. The second is blind: it goes on
+after a break, so that each of the other three tools judges the output by itself.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ class TrustsAnyMembership(FakeCommitter):
 
 
 class KeepsItsProducer(FakeCommitter):
-    """One producer for all transactions, as everybody does whose broker has KIP-890; what is left open it aborts."""
+    """Has one producer for all transactions, as is usual with KIP-890, and aborts what is left open."""
 
     _kept: int | None = None
 
