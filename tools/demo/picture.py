@@ -1,7 +1,8 @@
 """An animated picture of a demo, drawn from what the demo printed: `make demo > docs/demo.txt`, then `make docs`.
 
 Every line of it is one of the demo's, cut at the width of the terminal. The picture says how many lines it leaves out
-and which waits it shortens. Without animation, or if the reader wants no motion, it shows the end.
+and which waits it shortens. It begins with the end, for some seconds; without animation, or if the reader wants no
+motion, it stays there.
 """
 
 import re
@@ -12,7 +13,7 @@ from itertools import accumulate, pairwise
 
 _COLUMNS, _ROWS = 104, 22
 _CHAR_W, _LINE_H, _MARGIN = 7.8, 18, 14  # pixels
-_WAIT_S_MIN, _WAIT_S_MAX, _END_S = 0.12, 1.0, 7.0
+_WAIT_S_MIN, _WAIT_S_MAX, _END_S, _FIRST_S = 0.12, 1.0, 7.0, 4.0
 _TOLD = re.compile(r" *(\d+\.\d) s  (.*)")
 _SHOWN = re.compile(
     r">>> |\d+ workers \(|worker-\d+: (flush_committed|batch_discarded|partitions_(assigned|lost))|[\d,]+ flushes, "
@@ -29,7 +30,7 @@ _STYLE = """\
 svg{{background:#10141b;border-radius:8px}}
 text{{font:13px ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono",monospace;fill:#d5dbe5;white-space:pre}}
 .bad{{fill:#ff6b6b;font-weight:bold}}.good{{fill:#5ee08a;font-weight:bold}}.act{{fill:#ffd166}}.dim,.time{{fill:#8b97a8}}
-@media(prefers-reduced-motion:no-preference){{text.line,#screen{{animation-duration:{length:.1f}s;\
+@media(prefers-reduced-motion:no-preference){{text.line,#screen{{animation-duration:{length:.1f}s;animation-delay:{delay:.1f}s;\
 animation-iteration-count:infinite;animation-timing-function:step-end}}
 {keyframes}}}"""
 
@@ -66,7 +67,7 @@ def picture_of(record: str) -> str:
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img">',
             f"<title>A run of the demo: {escape(lines[-1].text)}</title>",
-            f"<style>{_STYLE.format(length=length, keyframes=keyframes)}</style>",
+            f"<style>{_STYLE.format(length=length, delay=_FIRST_S - length, keyframes=keyframes)}</style>",
             f'<svg x="{_MARGIN}" y="{_MARGIN}" width="{width - 2 * _MARGIN}" height="{height}">',
             f'<g id="screen" transform="translate(0 -{_scrolled(len(lines) - 1)})">',
             *(_drawn(number, line) for number, line in enumerate(lines)),

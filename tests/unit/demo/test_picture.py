@@ -66,3 +66,12 @@ def test_picture_of_a_wait_is_shorter_than_the_wait_and_keeps_the_order() -> Non
 def test_record_without_a_line_of_a_demo_is_refused() -> None:
     with pytest.raises(ValueError, match="no line of a demo"):
         picture_of("make: *** No rule to make target\n")
+
+
+def test_picture_begins_with_the_end() -> None:
+    """A reader who does not wait half a minute, or a renderer without animation, sees the verdict."""
+    picture = picture_of(RECORD.format(missing=0, verdict="is clean"))
+    (length,) = map(float, re.findall(r"animation-duration:([\d.]+)s", picture))
+    (delay,) = map(float, re.findall(r"animation-delay:(-[\d.]+)s", picture))
+    shown_at = [float(share) / 100 * length for share in re.findall(r"opacity:0\}([\d.]+)%", picture)]
+    assert max(shown_at) < -delay < length
