@@ -16,8 +16,7 @@ _HEAD = """\
 
 Made by `python -m tools.docs` from `service/log_partitioner/formats/log_events.py`; do not edit.
 
-With `LOGP_LOG__FORMAT=json` each line of the worker's log is one JSON object.
-{head}
+With `LOGP_LOG__FORMAT=json` each line is one JSON object. {head}
 Lines of other programs may stand between; a reader ignores events and fields that it does not know.
 
 ## Fields of several events
@@ -26,8 +25,8 @@ Lines of other programs may stand between; a reader ignores events and fields th
 _EVENTS = """
 ## Events for programs
 
-The demo, the report and the verifier of logs read these. Names and fields stay. A field that is added after the first
-release may be missing in older lines; a field with `?` is left out if it has its default value.
+Names and fields stay. Older lines may lack a field that was added since; a field with `?` is left out if it has its
+default value.
 
 """
 _PLAIN = """

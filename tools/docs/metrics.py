@@ -13,31 +13,31 @@ _HEAD = """\
 
 Made by `python -m tools.docs` from `service/log_partitioner/adapters/metrics.py`; do not edit.
 
-Served at `/metrics` on the port of the probes (`LOGP_HTTP__PORT`). No label holds a user, and each takes few values,
-which exclude each other: sums over a label count nothing twice.
-A histogram has `_bucket`, `_sum` and `_count`. A series is there from the start unless a label has values that are not
-listed here. Beside these are `process_*` and `python_info`, which Prometheus' client library has for any process;
-`process_start_time_seconds` tells restarts. Alerts: `helm/log-partitioner/files/log-partitioner.rules.yaml`, and
-[what to do about each](RUNBOOK.md#alerts). Dashboards for Grafana: `helm/log-partitioner/files/dashboards`.
+Served at `/metrics` on the port of the probes (`LOGP_HTTP__PORT`). No label holds a user; values of a label exclude
+each other, so that sums count nothing twice. A series is there from the start if all values of its labels are listed
+here. `process_*` and `python_info` are those of Prometheus' client library; `process_start_time_seconds` tells
+restarts. Alerts: `helm/log-partitioner/files/log-partitioner.rules.yaml`, and [what to do about
+each](RUNBOOK.md#alerts). Dashboards for Grafana: `helm/log-partitioner/files/dashboards`.
 
 """
 _PIPELINE = """
 ## The pipeline
 
-Gauges, declared in `pipeline/log_partitioner_pipeline/metrics.py`; `group` is the worker's `kafka.group_id`. Those of
-the table are served on `PIPELINE_MATERIALIZE__METRICS_PORT` and written to `PIPELINE_MATERIALIZE__METRICS_FILE`. Those
-of the audit on Spark describe the last audit; served on `PIPELINE_AUDIT__METRICS_PORT`, written to
-`PIPELINE_AUDIT__METRICS_FILE`.
+`group` is the worker's `kafka.group_id`. `PIPELINE_MATERIALIZE__METRICS_PORT` serves those of the table,
+`PIPELINE_AUDIT__METRICS_PORT` those of the last audit on Spark; `..._FILE` writes them to a file.
 
 """
 JOBS = (TABLE, AUDIT)
+VALUES_AGAIN_MAX = 3  # of a label whose values an earlier metric lists; more are named by that metric
+Listed = dict[tuple[str, ...], str]
 
 
 def metrics_page() -> str:
     """Write the page."""
     columns = ("metric", "type", "labels", "meaning")
-    of_jobs = (row for job in JOBS for row in _rows_of(job))
-    return _HEAD + table(columns, _rows()) + _PIPELINE + table(columns, of_jobs)
+    listed: Listed = {}
+    of_jobs = (row for job in JOBS for row in _rows_of(job, listed))
+    return _HEAD + table(columns, _rows(listed)) + _PIPELINE + table(columns, of_jobs)
 
 
 def metric_names() -> frozenset[str]:
@@ -49,19 +49,25 @@ def metric_names() -> frozenset[str]:
     return frozenset(names)
 
 
-def _rows() -> Iterator[tuple[str, str, str, str]]:
+def _rows(listed: Listed) -> Iterator[tuple[str, str, str, str]]:
     for name, metric in METRICS.items():
-        yield code(_full(name, metric)), metric.kind, "; ".join(_labels(metric.labels)), metric.text
+        full = _full(name, metric)
+        yield code(full), metric.kind, "; ".join(_labels(full, metric.labels, listed)), metric.text
 
 
-def _rows_of(job: Declared) -> Iterator[tuple[str, str, str, str]]:
+def _rows_of(job: Declared, listed: Listed) -> Iterator[tuple[str, str, str, str]]:
     for name, (text, labels) in job.gauges.items():
-        yield code(f"{job.prefix}_{name}"), "gauge", "; ".join(_labels({"group": (), **labels})), text
+        full = f"{job.prefix}_{name}"
+        yield code(full), "gauge", "; ".join(_labels(full, {"group": (), **labels}, listed)), text
 
 
-def _labels(labels: Mapping[str, Collection[str]]) -> Iterator[str]:
+def _labels(name: str, labels: Mapping[str, Collection[str]], listed: Listed) -> Iterator[str]:
     for label, values in labels.items():
-        yield f"{code(label)}: {', '.join(values)}" if values else code(label)
+        first = listed.setdefault((label, *values), name)
+        if first != name and len(values) > VALUES_AGAIN_MAX:
+            yield f"{code(label)}: as of {code(first)}"
+        else:
+            yield f"{code(label)}: {', '.join(values)}" if values else code(label)
 
 
 def _full(name: str, metric: Metric) -> str:

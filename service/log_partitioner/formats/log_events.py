@@ -59,12 +59,16 @@ FIELDS: Mapping[str, str] = {
     "topic": "the source topic",
     "partition": "its partition",
     "generation": "the worker's own counter of assignments",
+    "member": "the group coordinator's id of the worker",
+    "member_generation": "the group coordinator's generation",
     "batch_id": "the batch, as in its flush record",
     "reason": "why the batch was flushed, as in its flush record; null: it was not",
     "cause": "the class of the error, or what it says",
     "code": "the error's name at the broker or in the client library; null: it has none",
     "message": "what the error says, at most 600 characters",
     "times": "how often in a row, this time included",
+    "objects": "how many",
+    "differences": "how many of each kind",
 }
 """Fields that several events share, with their meanings."""
 
@@ -125,8 +129,7 @@ class EndedWithRecordsInHand(LogEvent, frozen=True, tag="ended_with_records_in_h
 class PartitionsAssigned(LogEvent, frozen=True, tag="partitions_assigned"):
     """The worker owns these TopicPartitions from here on, in the generation that begins.
 
-    `member`, `member_generation`: the group coordinator's; `owned`: number of all TopicPartitions owned now. The worker
-    reads none of them before it is positioned.
+    `owned`: number of all TopicPartitions owned now. The worker reads none of them before it is positioned.
     """
 
     generation: int
@@ -159,8 +162,8 @@ class RevokedUnknown(LogEvent, frozen=True, tag="revoked_unknown"):
 class Positioned(LogEvent, frozen=True, tag="positioned"):
     """Committed offsets agree with topics and flush records, or the policy sets the start: the worker reads on there.
 
-    `member_generation`: the group coordinator's at the time of the question; `starts`: by TopicPartition [offset,
-    source of the offset, first offset of the next batch before], the last null for a TopicPartition that is new here.
+    `starts`: by TopicPartition [offset, source of the offset, first offset of the next batch before], the last null for
+    a TopicPartition that is new here.
     """
 
     member_generation: int
@@ -185,7 +188,7 @@ class FlushStarted(LogEvent, frozen=True, tag="flush_started"):
 
 
 class ObjectsUploaded(LogEvent, frozen=True, tag="objects_uploaded"):
-    """The store has acknowledged all objects of a batch, and nothing of it is committed yet. `objects`: how many."""
+    """The store has acknowledged all objects of a batch, and nothing of it is committed yet."""
 
     batch_id: str
     objects: int
@@ -194,11 +197,11 @@ class ObjectsUploaded(LogEvent, frozen=True, tag="objects_uploaded"):
 class BatchCommitted(LogEvent, frozen=True, tag="flush_committed"):
     """A batch is committed.
 
-    `flush_seq`: number of its flush record in the boot; `objects`, `references`, `records`, `entries`: their numbers;
+    `flush_seq`: number of its flush record in the boot; `references`, `records`, `entries`: their numbers;
     `dead_letters`: entries that are in no file; `record_timestamps`: entries in files that go by Kafka's time;
-    `discarded_replays`: records that were recorded before;
-    `object_bytes`: bytes of all objects; `step_seconds`: by step; `offsets`: those that the commit covers, by
-    TopicPartition; `member`, `member_generation`: the group coordinator's, by which the broker fenced the commit.
+    `discarded_replays`: records that were recorded before; `object_bytes`: bytes of all objects; `step_seconds`: by
+    step; `offsets`: those that the commit covers, by TopicPartition. The broker fenced the commit by member and its
+    generation.
     """
 
     batch_id: str
@@ -251,7 +254,7 @@ class BatchDiscarded(LogEvent, frozen=True, kw_only=True, tag="batch_discarded")
 
 
 class CommitRepeated(LogEvent, frozen=True, tag="commit_repeated"):
-    """The worker repeats a transaction with fresh group metadata. `member_generation`: the group coordinator's."""
+    """The worker repeats a transaction with fresh group metadata."""
 
     batch_id: str
     member_generation: int
@@ -328,8 +331,7 @@ class Resumed(LogEvent, frozen=True, tag="resumed"):
 class FlushVerified(LogEvent, frozen=True, tag="flush_verified"):
     """A committed flush was compared with the source, as the audit does.
 
-    `entries`: its own, if it was judged to its end, else they are `unverified`; `objects`: read; `seconds`: it took;
-    `differences`: how many of each kind.
+    `entries`: its own, if it was judged to its end, else they are `unverified`; `seconds`: it took.
     """
 
     batch_id: str
@@ -343,7 +345,7 @@ class FlushVerified(LogEvent, frozen=True, tag="flush_verified"):
 class FlushDiffers(LogEvent, frozen=True, tag="flush_differs"):
     """A committed flush differs from the source.
 
-    `differences`: how many of each kind; `first`: kinds and topic-partition/offset/index, or objects, of some.
+    `first`: kinds and topic-partition/offset/index, or objects, of some.
     """
 
     batch_id: str
