@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from tools.docs.chart_values import values_of
+from tools.docs.chart_values import Value, values_of
 from tools.docs.tables import code, table
 
 _HEAD = """# log-partitioner
 
 Made by `python -m tools.docs` from `values.yaml`; do not edit.
 
-Workers that turn log records of Kafka into Avro objects by user, date and hour on S3: a StatefulSet, and what surrounds
-it. The least that a release needs, beside the topics and the bucket:
+A StatefulSet of workers, and what surrounds it. The least that a release needs, beside the topics and the bucket:
 
 ```
 helm install logs helm/log-partitioner --namespace prod --values values.yaml
@@ -25,9 +24,9 @@ config:                                     # values.yaml
 ```
 
 **Names.** The release above has the group `prod.logs.log-partitioner`, writes to the topics
-`prod.logs.log-partitioner.references`, `.flushes` and `.dead-letters`, and below that prefix in the bucket. So no two
-releases share them by accident. What `config` says wins; `fullnameOverride` changes none of them. A group of another
-name later is another reader of the same records: see "Another group on the same topics" in docs/RUNBOOK.md first.
+`prod.logs.log-partitioner.references`, `.flushes` and `.dead-letters`, and below that prefix in the bucket, so that no
+two releases share them by accident. `config` wins; `fullnameOverride` changes none of them. Before you change the
+group's name read "Another group on the same topics" in docs/RUNBOOK.md.
 
 **The pipeline** behind the workers is part of the release with `pipeline.enabled` and a catalogue: docs/PIPELINE.md, On
 Kubernetes. **A command**, such as `offsets show`, is a Job of the CronJob `NAME-command`: docs/RUNBOOK.md.
@@ -47,15 +46,32 @@ readers pass by what they do not know.
 A value that is not here is refused. Maps that Kubernetes gets as they are take all that it knows.
 
 """
+_BARE = """
+Empty by default, and as Kubernetes, Prometheus' operator or a row above has them: {}.
+"""
 
 
 def chart_page() -> str:
-    """Write the page."""
-    values = list(values_of())
-    sections = {value.path[:-1] for value in values}
-    rows = [
-        (code(".".join(value.path)), "" if value.path in sections else code(value.text), value.comment)
-        for value in values
-        if value.comment or value.path not in sections
-    ]
-    return _HEAD + table(["value", "default", "meaning"], rows)
+    """Write the page; values without a comment stand with those around them, or in one list if they are empty."""
+    values, rows, bare = list(values_of()), [], []
+    while values:
+        value = values.pop(0)
+        name = code(".".join(value.path))
+        below = [one for one in values if one.path[: len(value.path)] == value.path]
+        if below and not any(one.comment for one in below):
+            rows.append((name, code(_text_of(value, below)), value.comment))
+            values = values[len(below) :]
+        elif value.comment or value.text not in ("", "{}", "[]", '""'):
+            rows.append((name, code(value.text) if value.text else "", value.comment))
+        elif value.text:
+            bare.append(name)
+    return _HEAD + table(["value", "default", "meaning"], rows) + _BARE.format(", ".join(bare))
+
+
+def _text_of(value: Value, below: list[Value]) -> str:
+    """Return a value, or those below it as a map on one line."""
+    if value.text:
+        return value.text
+    depth = len(value.path) + 1
+    own = [one for one in below if len(one.path) == depth and one.path[:-1] == value.path]
+    return "{" + ", ".join(f"{one.path[-1]}: {_text_of(one, below)}" for one in own) + "}"
