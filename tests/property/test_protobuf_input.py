@@ -1,4 +1,4 @@
-"""Messages of Protobuf: worker and second opinion read the same, and a row holds it (DESIGN 3.1)."""
+"""Messages of Protobuf: worker and second opinion read the same, and a row holds it (docs/INPUTS.md)."""
 
 from __future__ import annotations
 

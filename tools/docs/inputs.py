@@ -8,6 +8,7 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from log_partitioner.formats.model import Headers
@@ -236,17 +237,18 @@ FORMS: tuple[Form, ...] = (
     Form("a value in LZ4 or Snappy", "few applications", b"\x04\x22\x4d\x18\x64\x40\xa7", dead=_BINARY),
 )
 
+_DETAILS = Path(__file__).with_name("inputs.md.in")
 _HEAD = """\
 # Inputs
 
-Made by `python -m tools.docs` from `tools/docs/inputs.py`; do not edit.
+Made by `python -m tools.docs` from `tools/docs/inputs.py` and `inputs.md.in`; do not edit.
 `tests/unit/input/test_forms.py` runs each line.
 
 Settings that are not named are `user.paths = user` and `time.paths = time`. `log-partitioner try FILE` and `try --topic
-T` show what settings make of your own records; [DESIGN 3.1](DESIGN.md#31-source-record) has the details of each format.
-If topics have several forms, `LOGP_TOPICS='{"web": {"input": {"format": "access-log"}}}'` gives one its own settings,
-and `try FILE --topic web` tries them. `avro` and `protobuf` take a schema from `input.schema_file`, too. `text`,
-`protobuf` and `otlp` need the extra `formats`. Kafka's own compression (`compression.type`) plays no part here.
+T` show what settings make of your own records; [DESIGN 3.1](DESIGN.md#31-source-record) says how user and times are
+found. If topics have several forms, `LOGP_TOPICS='{"web": {"input": {"format": "access-log"}}}'` gives one its own
+settings, and `try FILE --topic web` tries them. `text`, `protobuf` and `otlp` need the extra `formats`. Kafka's own
+compression (`compression.type`) plays no part here.
 
 """
 _ROWS = """\
@@ -269,7 +271,7 @@ def inputs_page() -> str:
         ("form", "written by", "a record", "its dead letter"),
         ((form.name, form.written_by, _sample(form.value), code(form.dead or "")) for form in FORMS if form.dead),
     )
-    return _HEAD + _ROWS + rows + _DEAD + dead
+    return _HEAD + _ROWS + rows + _DEAD + dead + "\n" + _DETAILS.read_text(encoding="utf-8")
 
 
 def _line(form: Form) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""JSON text -> values: a fast decoder, and a tolerant one for text that the fast one refuses (DESIGN 3.1).
+"""JSON text -> values: a fast decoder, and a tolerant one for text that the fast one refuses (docs/INPUTS.md).
 
 Integers are exact. A number that a double does not hold is rounded and counted, or kept as `msgspec.Raw`; one beyond
 the doubles is always kept. Duplicate keys: the last wins. NaN and Infinity are not JSON.

@@ -1,4 +1,4 @@
-"""Lines of web servers (DESIGN 3.1): what each part is named, what is a number, which lines are dead."""
+"""Lines of web servers (docs/INPUTS.md): what each part is named, what is a number, which lines are dead."""
 
 from __future__ import annotations
 

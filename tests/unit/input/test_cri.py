@@ -1,4 +1,4 @@
-"""Lines of containers (DESIGN 3.1): members of a line, JSON in its message, lines that are dead."""
+"""Lines of containers (docs/INPUTS.md): members of a line, JSON in its message, lines that are dead."""
 
 from __future__ import annotations
 

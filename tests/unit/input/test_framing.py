@@ -1,4 +1,4 @@
-"""JSON of a JSON-Schema producer: the schema's id before the payload or in a header (DESIGN 3.1)."""
+"""JSON of a JSON-Schema producer: the schema's id before the payload or in a header (docs/INPUTS.md)."""
 
 from __future__ import annotations
 

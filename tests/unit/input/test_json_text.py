@@ -1,4 +1,4 @@
-"""JSON text to values: exact numbers, and hostile text that is split (DESIGN 3.1, 4.5)."""
+"""JSON text to values: exact numbers, and hostile text that is split (docs/INPUTS.md, DESIGN 4.5)."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Lines of syslog (DESIGN 3.1): which part has which name, in RFC 5424 and as rsyslog writes RFC 3164."""
+"""Lines of syslog (docs/INPUTS.md): which part has which name, in RFC 5424 and as rsyslog writes RFC 3164."""
 
 from __future__ import annotations
 

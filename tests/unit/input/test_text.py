@@ -1,4 +1,4 @@
-"""Lines by a pattern of RE2 (DESIGN 3.1): members, refusals at the start, hostile patterns and lines."""
+"""Lines by a pattern of RE2 (docs/INPUTS.md): members, refusals at the start, hostile patterns and lines."""
 
 from __future__ import annotations
 

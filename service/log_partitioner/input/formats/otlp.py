@@ -1,4 +1,4 @@
-"""`otlp`: logs as OpenTelemetry's collectors write them, in Protobuf or JSON (DESIGN 3.1).
+"""`otlp`: logs as OpenTelemetry's collectors write them, in Protobuf or JSON (docs/INPUTS.md).
 
 Needs the optional group `formats`. Resource and scope are an envelope of their records.
 """

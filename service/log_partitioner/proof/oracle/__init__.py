@@ -1,4 +1,4 @@
-"""The second opinion: other code computes from docs/DESIGN.md once more what must become of every record.
+"""The second opinion: other code computes from DESIGN 3 and docs/INPUTS.md what must become of every record.
 
     decode.py            record -> entries            (formats/, json_text.py)
     locate.py times.py   entry -> user, event time, id

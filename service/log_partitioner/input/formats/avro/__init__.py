@@ -1,4 +1,4 @@
-"""`avro`: a payload is one value in Avro's binary encoding, by the schema of its writer (DESIGN 3.1).
+"""`avro`: a payload is one value in Avro's binary encoding, by the schema of its writer (docs/INPUTS.md).
 
 A schema becomes closures, one a type. They end on any payload: values count towards the bytes of a record, so that a
 few bytes cannot become more JSON than that.

@@ -1,4 +1,4 @@
-"""`protobuf`: a payload is one message of its writer's schema (DESIGN 3.1). Needs the optional group `formats`."""
+"""`protobuf`: a payload is one message of its writer's schema (docs/INPUTS.md). Needs the optional group `formats`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`protobuf`: the library parses, and a walk through the descriptors says what a row has (DESIGN 3.1)."""
+"""`protobuf`: the library parses, and a walk through the descriptors says what a row has (docs/INPUTS.md)."""
 
 from __future__ import annotations
 
