@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from log_partitioner.formats.log_events import EVENTS, FIELDS, Head, LogEvent
+from log_partitioner.formats.log_events import EVENTS, FIELDS, Head
 from log_partitioner.formats.plain_events import PLAIN
 from tools.docs.tables import code, table
 
@@ -38,19 +38,19 @@ _PLAIN = """
 def log_events_page() -> str:
     """Write the page."""
     fields = table(("field", "meaning"), ((code(name), text) for name, text in FIELDS.items()))
-    events = table(("event", "fields", "meaning"), _events())
+    events = table(("event", "meaning, own fields", "other fields"), _events())
     plain = table(("event", "meaning"), ((code(name), text) for name, text in PLAIN.items()))
     return _HEAD.format(head=_meaning(Head)) + fields + _EVENTS + events + _PLAIN + plain
 
 
 def _events() -> Iterator[tuple[str, str, str]]:
     for name, kind in EVENTS.items():
-        yield code(name), ", ".join(_fields(kind)), _meaning(kind)
-
-
-def _fields(kind: type[LogEvent]) -> Iterator[str]:
-    for field in msgspec.structs.fields(kind):
-        yield code(field.name) + ("" if field.required else "?")
+        fields = {field.name: "" if field.required else "?" for field in msgspec.structs.fields(kind)}
+        meaning = _meaning(kind)
+        shared = (code(field) + mark for field, mark in fields.items() if code(field) not in meaning)
+        for field, mark in fields.items():
+            meaning = meaning.replace(code(field), code(field) + mark)
+        yield code(name), meaning, ", ".join(shared)
 
 
 def _meaning(kind: type[msgspec.Struct]) -> str:
