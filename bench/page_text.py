@@ -18,7 +18,16 @@ _WORKLOADS = {
     "N": "hostile, as no real set is: 1,000 users, 2 hours; nested, 300 optional fields of forty kinds of events, "
     "types that disagree for every user, ever new shapes, long floats",
 }
-_SPREAD = ("CPU µs per entry", "multiples of F")
+_FIGURES = {
+    "entries/s": RATE,
+    "start, CPU s": START,
+    "peak RSS, MiB": RSS,
+    "objects": "objects",
+    "PUTs": "PUTs",
+    "flush p50, s": "flush s, p50",
+    "flush p99, s": "flush s, p99",
+    "share of time not reading": "share of time not reading",
+}
 _HEAD = """# Performance
 
 Made by `make bench` from `docs/performance/figures.json`, which has more than is shown here; do not edit. `python -m
@@ -53,8 +62,15 @@ _HOW = """
 
 def render(book: Book) -> str:
     """Return the page."""
-    generated = [_workload(book, name) for name in book.workloads if not _is_real(name)]
-    parts = (_HEAD + _rest(book.unrest()), _real(book), _stages(book), *_plots(book), *generated, _more(book), _HOW)
+    parts = (
+        _HEAD + _rest(book.unrest()),
+        _real(book),
+        _generated(book),
+        *_plots(book),
+        _stages(book),
+        _more(book),
+        _HOW,
+    )
     return "\n\n".join(part.strip("\n") for part in parts if part) + "\n"
 
 
@@ -118,49 +134,34 @@ def _rest(unrest: list[str]) -> str:
     return f"**The machine was not quiet: {'; '.join(unrest)}.** Read multiples of F, and those within one column."
 
 
-def _workload(book: Book, name: str) -> str:
+def _generated(book: Book) -> str:
+    """Return the table of generated records: a line for each system that was measured on each workload."""
+    names = [name for name in book.workloads if not _is_real(name)]
+    if not names:
+        return ""
+    lines = ["## Generated records", "", *(_about(book, name) for name in names)]
+    lines += [f"- {of}" for of in dict.fromkeys(_measured_of(book, name) for name in names)]
+    titles = ("CPU µs per entry", "multiples of F", *_FIGURES)
+    lines += ["", "| | | " + " | ".join(titles) + " |", "| --- | --- |" + " ---: |" * len(titles)]
+    for name in names:
+        systems = [system for system in NAMES if book.values(name, system, CPU)]
+        lines += [f"| {name} | {NAMES[system]} | {' | '.join(_cells(book, name, system))} |" for system in systems]
+    absent = [(name, *one) for name in names for one in sorted(book.absent.get(name, {}).items())]
+    return "\n".join([*lines, "", *(f"- {name}, {NAMES[system]}: not measured: {why}" for name, system, why in absent)])
+
+
+def _about(book: Book, name: str) -> str:
     amount = book.workloads[name]
-    systems = [system for system in NAMES if book.values(name, system, CPU)]
-    about = (
-        f"{amount.records:,} records, {amount.entries:,} entries, {amount.bytes / amount.records:,.0f} bytes a record"
-    )
-    costs = {F: book.values(name, F, CPU), **_by_system(book, name, systems, CPU)}
-    rows = {
-        "CPU µs per entry": costs,
-        "multiples of F": {system: book.times_f(name, system) for system in systems},
-        "entries/s": _by_system(book, name, systems, RATE),
-        "CPU s of the start, apart": _by_system(book, name, systems, START),
-        "peak RSS, MiB": _by_system(book, name, systems, RSS),
-        "objects": _by_system(book, name, systems, "objects"),
-        "PUTs": _by_system(book, name, systems, "PUTs"),
-        "flush p50, s": _by_system(book, name, systems, "flush s, p50"),
-        "flush p99, s": _by_system(book, name, systems, "flush s, p99"),
-        "share of time not reading": _by_system(book, name, systems, "share of time not reading"),
-    }
-    lines = ["", f"## {name}", "", f"{_WORKLOADS[name]}. {about}.", "", _measured_of(book, name), ""]
-    lines += _table([F, *systems], rows)
-    lines += [f"- {NAMES[system]}: not measured: {why}" for system, why in sorted(book.absent.get(name, {}).items())]
-    return "\n".join([*lines, ""])
+    size = f"{amount.entries:,} entries, {amount.bytes / amount.records:,.0f} bytes a record"
+    return f"- **{name}**: {_WORKLOADS[name]}; {size}; F {cell(book.values(name, F, CPU))} µs"
 
 
-def _by_system(book: Book, workload: str, systems: list[str], *names: str) -> dict[str, list[float]]:
-    """Return the first of these figures that a system has."""
-    found = {system: [book.values(workload, system, name) for name in names] for system in systems}
-    return {system: next(filter(None, several), []) for system, several in found.items()}
-
-
-def _median(values: list[float]) -> str:
-    return cell([statistics.median(values)] if values else [])
-
-
-def _table(columns: list[str], rows: dict[str, dict[str, list[float]]]) -> Iterator[str]:
-    yield "| | " + " | ".join(NAMES.get(column, column) for column in columns) + " |"
-    yield "| --- |" + " ---: |" * len(columns)
-    for title, values in rows.items():
-        show = cell if title in _SPREAD else _median
-        if any(values.values()):
-            yield f"| {title} | " + " | ".join(show(values.get(column, [])) for column in columns) + " |"
-    yield ""
+def _cells(book: Book, name: str, system: str) -> Iterator[str]:
+    yield cell(book.values(name, system, CPU))
+    yield cell(book.times_f(name, system))
+    for figure in _FIGURES.values():
+        found = book.values(name, system, figure)
+        yield cell([statistics.median(found)] if found else [])
 
 
 def _stages(book: Book) -> str:
