@@ -127,7 +127,7 @@ def _record(recorder: Recorder, poll: Poll) -> int:
             recorder.record(poll[at])
             at += 1
             slowly += 1
-        recorder.make_room()
+        recorder.spill_if_large()
     return slowly
 
 

@@ -185,5 +185,5 @@ def record_all(recorder: Recorder, poll: Poll, at_once: int = _EVERYTHING) -> in
         else:
             recorder.record(poll[at])
             at += 1
-        recorder.make_room()
+        recorder.spill_if_large()
     return plain

@@ -24,7 +24,7 @@ _decode = RecordDecoder.decode
 _put = FakeObjectStore.put
 _pop = FakeConsumer._pop
 _messages = Flusher._messages
-_has_room = Runloop._has_room
+_make_room = Runloop._make_room
 _prepare = Controller.prepare
 _after = FlushCost.after
 EVERY, LOST = 17, 5
@@ -122,7 +122,7 @@ def flush_on_lost(controller: Controller, tps: frozenset[TopicPartition]) -> Non
 
 def record_past_a_failed_flush(loop: Runloop, record: SourceRecord) -> bool:
     """Take the record that did not fit for the first of the next batch, whatever became of the flush before it."""
-    _has_room(loop, record)
+    _make_room(loop, record)
     return True
 
 

@@ -173,7 +173,7 @@ CONSERVATION = (
         "records-past-a-failed-flush",
         "takes a record that did not fit for the first of the next batch, whatever became of the flush before it",
         ("a large record beside a batch that was discarded",),
-        patches=(Patch(Runloop, "_has_room", patches.record_past_a_failed_flush),),
+        patches=(Patch(Runloop, "_make_room", patches.record_past_a_failed_flush),),
         swarm=FAILING,
         fast=fast(
             "runtime/test_liveness::test_large_record_is_read_again_where_the_flush_before_it_fails",

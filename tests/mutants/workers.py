@@ -41,8 +41,8 @@ class DropsBufferedRecords(Runloop):
 class NeverRewinds(Controller):
     """Forgets to seek back after a flush that failed."""
 
-    def _discarded(self, batch: ClosedBatch, error: DiscardError, reason: FlushReason) -> None:
-        super()._discarded(batch, error, reason)
+    def _flush_failed(self, batch: ClosedBatch, error: DiscardError, reason: FlushReason) -> None:
+        super()._flush_failed(batch, error, reason)
         self.state = replace(self.state, to_seek=NOTHING)
 
 

@@ -59,23 +59,6 @@ class TakenRun(NamedTuple):
     gaps: list[tuple[TopicPartition, int, int]]
 
 
-class Taken(NamedTuple):
-    """Records that the fast lane has taken, and their rows, which `Rows.extend` adds."""
-
-    run: TakenRun
-    columns: log_partitioner_native.Taken
-    tps: list[TopicPartition]
-    keys: list[PartitionKey]
-
-
-class Known(NamedTuple):
-    """State of the open batch: TopicPartitions by number, the number of PartitionKeys, texts."""
-
-    tps: Mapping[TopicPartition, int]
-    keys: int
-    texts: log_partitioner_native.Texts
-
-
 def is_fast(settings: Settings) -> bool:
     """Tell whether compiled code writes objects: also if there is no fast lane to take records into rows."""
     return native.IS_INSTALLED and settings.fast_lane == "auto"
@@ -183,14 +166,18 @@ class FastLane:
         first: int,
         stop: int,
         *,
-        known: Known,
+        tp_numbers: Mapping[TopicPartition, int],
+        keys: int,
+        texts: log_partitioner_native.Texts,
         next_offsets: Mapping[TopicPartition, int],
         weight_max: int,
         bytes_max: int,
-    ) -> Taken:
+    ) -> tuple[TakenRun, log_partitioner_native.Taken, list[TopicPartition], list[PartitionKey]]:
         """Make rows of records [first, stop) of a poll, up to the first that is not plain, or a bound.
 
-        `next_offsets` are those of owned TopicPartitions. A record weighs one, and its KiB.
+        `tp_numbers` and `keys` say what the open batch has numbered so far; `texts` keeps the rows' texts.
+        `next_offsets` are those of owned TopicPartitions. A record weighs one, and its KiB. Returns the records that
+        were taken, the columns of their rows, and the TopicPartitions and PartitionKeys that are new.
         """
         if poll is not self._poll:
             self._poll, self._columns = poll, self._columns_of(poll)
@@ -202,11 +189,11 @@ class FastLane:
             stop,
             weight_max,
             bytes_max,
-            [known.tps.get(tp, -1) for tp in tps],
+            [tp_numbers.get(tp, -1) for tp in tps],
             [next_offsets.get(tp, -1) for tp in tps],
-            len(known.tps),
-            known.keys,
-            known.texts,
+            len(tp_numbers),
+            keys,
+            texts,
         )
         run = TakenRun(
             taken.records,
@@ -220,12 +207,8 @@ class FastLane:
             ],
             [(tps[tp], expected, found) for tp, expected, found in taken.gaps],
         )
-        return Taken(
-            run,
-            taken,
-            [tps[number] for number in taken.new_tps],
-            [PartitionKey(user, *_date_and_hour(hour)) for user, hour in taken.new_keys],
-        )
+        new_keys = [PartitionKey(user, *_date_and_hour(hour)) for user, hour in taken.new_keys]
+        return run, taken, [tps[number] for number in taken.new_tps], new_keys
 
     def _columns_of(self, poll: Poll) -> log_partitioner_native.Poll:
         """Hand a poll over; a record whose headers say something is not plain."""

@@ -10,15 +10,15 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from log_partitioner import native
 from log_partitioner.avro.row_meta import readable_timestamp
 from log_partitioner.avro.schema_types import RecordType
-from log_partitioner.batch.fast_lane import FastLane, Known, Taken
+from log_partitioner.batch.fast_lane import FastLane, TakenRun
 from log_partitioner.batch.types import CompiledTypes, Types
-from log_partitioner.boundary import Piece
+from log_partitioner.boundary import Piece, Poll
 from log_partitioner.formats.model import PartitionKey, RootLink, SourceRecord, TopicPartition
 
 if TYPE_CHECKING:
@@ -180,12 +180,34 @@ class Rows:
         self._fixed_bytes += ROW_BYTES
         return number
 
-    def extend(self, taken: Taken) -> None:
-        """Add the rows that the fast lane has made of records, whose texts it has kept, and its new keys."""
-        first, columns = len(self.offsets), taken.columns
-        for tp in taken.tps:
+    def take(
+        self,
+        poll: Poll,
+        first: int,
+        stop: int,
+        *,
+        next_offsets: Mapping[TopicPartition, int],
+        weight_max: int,
+        bytes_max: int,
+    ) -> TakenRun:
+        """Add the rows that the fast lane makes of plain records of [first, stop); see `FastLane.take`."""
+        assert self._lane is not None, "there is a fast lane"
+        assert not isinstance(self.texts, PythonTexts), "it keeps the texts"
+        rows = len(self.offsets)
+        run, columns, new_tps, new_keys = self._lane.take(
+            poll,
+            first,
+            stop,
+            tp_numbers=self._tp_numbers,
+            keys=len(self.keys),
+            texts=self.texts,
+            next_offsets=next_offsets,
+            weight_max=weight_max,
+            bytes_max=bytes_max,
+        )
+        for tp in new_tps:
             self._tp_number(tp)
-        for key in taken.keys:
+        for key in new_keys:
             self._add_key(key)
         self.key_of.frombytes(columns.key_of)
         self.type_of.frombytes(columns.type_of)
@@ -196,15 +218,10 @@ class Rows:
         self.timestamps_ms.frombytes(columns.timestamps_ms)
         self.text_sizes.frombytes(columns.text_sizes)
         self.text_bytes += columns.text_bytes
-        self._fixed_bytes += ROW_BYTES * taken.run.entries
+        self._fixed_bytes += ROW_BYTES * run.entries
         for row, unique_id in columns.ids:
-            self.note(first + row, unique_id=unique_id, root=None)
-
-    @property
-    def known(self) -> Known:
-        """The numbers so far, from which the fast lane goes on, and the texts, to which it adds."""
-        assert not isinstance(self.texts, PythonTexts), "there is a fast lane"
-        return Known(self._tp_numbers, len(self.keys), self.texts)
+            self.note(rows + row, unique_id=unique_id, root=None)
+        return run
 
     @property
     def memory_bytes(self) -> int:

@@ -51,7 +51,7 @@ _ALLOCATIONS = 100_000  # between two looks for cycles
 _LOOK_S = 1.0  # between two looks at whether we are a member
 _ANSWER_S = 10.0
 _LEAVE_ASKING_S = 2.0  # for the last question to end
-_LOOK_AGAIN_S = 30.0  # between two questions whether what failed last is mended
+_ASK_AGAIN_S = 30.0  # between two questions whether what failed last is mended
 
 
 def run(settings: Settings) -> None:
@@ -105,7 +105,7 @@ class Process:
         self.http_port = server.port
         self._without_max_s = settings.flush.no_membership_max_s
         self._part_at_s = self._looked_at_s = self.clock.now_s()
-        self._look_again_at_s = 0.0
+        self._ask_again_at_s = 0.0
         self._asking: Thread | None = None
         self._misfit = ""
         self._discarded = 0
@@ -154,16 +154,25 @@ class Process:
         self._store = store = S3Store(settings.s3, answer_s=settings.flush.store_answer_s, metrics=self.metrics)
         self._registry = SchemaRegistry(settings.registry, self.clock.now_s) if settings.registry.url else None
         uploader = Uploader(store, threads=UPLOAD_THREADS, trouble=lambda: store.trouble)
-        self._committer = committer = self._connect()
-        cleanup.callback(committer.close)
-        journal = DiskJournal(directory / f"{key_safe(settings.worker)}.journal")
-        cleanup.callback(journal.close)
         kafka = settings.kafka
         reading = consumer_options(settings, worker=settings.worker)
+        self._consumer = KafkaConsumer(reading, kafka.source_topics, brokers=self._brokers, patience=self._patience)
+        # init_transactions waits for the broker to end what an earlier producer left open (KAFKA_FACTS T7).
+        self._committer = KafkaCommitter(
+            producer_options(settings, worker=settings.worker, transactional_id=settings.transactional_id),
+            init_budget_s=2 * settings.flush.transaction_timeout_s,
+            clock=self.clock,
+            brokers=self._brokers,
+            patience=self._patience,
+            patience_of_flush=Patience(lambda: self._stop.abandoned),
+        )
+        cleanup.callback(self._committer.close)
+        journal = DiskJournal(directory / f"{key_safe(settings.worker)}.journal")
+        cleanup.callback(journal.close)
         group = OurGroup(kafka.group_id, alone_on=kafka.sources, accepted=kafka.accept_groups)
         ports = Ports(
             consumer=self._consumer,
-            committer=committer,
+            committer=self._committer,
             flush_records=KafkaFlushRecords(reading, kafka.flushes_topic, group=group, patience=self._patience),
             uploads=uploader,
             spool=spool,
@@ -210,7 +219,7 @@ class Process:
     def _registry_trouble(self) -> str | None:
         return None if self._registry is None else self._registry.trouble
 
-    def _look_again(self) -> None:
+    def _ask_again(self) -> None:
         """Ask whether the last failure is over: a worker without anything to flush would not find out by itself."""
         is_asking = self._asking is not None and self._asking.is_alive()
         if is_asking or not (self._store.trouble or self._committer.trouble or self._registry_trouble):
@@ -226,37 +235,17 @@ class Process:
         self._asking = Thread(target=ask, name="look-again", daemon=True)
         self._asking.start()
 
-    def _connect(self) -> KafkaCommitter:
-        """Make the consumer and the committer."""
-        settings = self._settings
-        self._consumer = KafkaConsumer(
-            consumer_options(settings, worker=settings.worker),
-            settings.kafka.source_topics,
-            brokers=self._brokers,
-            patience=self._patience,
-        )
-        options = producer_options(settings, worker=settings.worker, transactional_id=settings.transactional_id)
-        # init_transactions waits for the broker to end what an earlier producer left open (KAFKA_FACTS T7).
-        return KafkaCommitter(
-            options,
-            init_budget_s=2 * settings.flush.transaction_timeout_s,
-            clock=self.clock,
-            brokers=self._brokers,
-            patience=self._patience,
-            patience_of_flush=Patience(lambda: self._stop.abandoned),
-        )
-
     def _beat(self) -> None:
         """Tell the probes that the loop has turned, and whether we are a member or stop; counts rounded numbers."""
         self.health.beat()
         if (now_s := self.clock.now_s()) >= self._looked_at_s + _LOOK_S:
-            self._look(now_s)
+            self._require_part(now_s)
             if (discarded := self.worker.controller.discarded) != self._discarded:
                 self._discarded = discarded
                 gc.collect()  # a failed upload leaves its body in a cycle
-            if self.worker.recorder.opening is None and now_s >= self._look_again_at_s:
-                self._look_again_at_s = now_s + _LOOK_AGAIN_S
-                self._look_again()
+            if self.worker.recorder.opening is None and now_s >= self._ask_again_at_s:
+                self._ask_again_at_s = now_s + _ASK_AGAIN_S
+                self._ask_again()
         self.health.is_draining = self._stop.requested
         verification = self.worker.verification
         if verification.differences and self._settings.verify.on_difference != "report":
@@ -266,7 +255,7 @@ class Process:
             self.metrics.add("inexact_numbers", json.rounded)
             json.rounded = 0
 
-    def _look(self, now_s: float) -> None:
+    def _require_part(self, now_s: float) -> None:
         """Check that we take part in the group; waits for a full group.
 
         If the last look is too long ago, the process was stopped, and that time does not count.

@@ -144,10 +144,6 @@ class Controller:
         """TopicPartitions that are owned and have no next offset yet, because nobody has answered."""
         return self.state.owned - self.recorder.ledgers.keys()
 
-    def begin(self) -> None:
-        """Make a producer ready before committed offsets are read; that ends an earlier process's open transaction."""
-        self.ports.committer.prepare()
-
     def prepare(self) -> None:
         """Make the next flush's producer ready, outside any callback; if it takes too long, poll before another try.
 
@@ -182,7 +178,7 @@ class Controller:
         if error is not None:
             raise StopError(f"a rebalance callback failed: {describe(error)}") from error
         # Judge a flush of a callback now: others waited for the callback.
-        self.verification.look(self._before_settling().at_most(self.rules.revoke_budget_s))
+        self.verification.judge(self._before_settling().at_most(self.rules.revoke_budget_s))
 
     def open_batch(self) -> bool:
         """Open a batch before its first record; it carries the generation and the member id of now.
@@ -318,7 +314,7 @@ class Controller:
             with self._timed("flush_duration_seconds"):
                 sent = self.flusher.flush(batch, reason, deadline=left.at_most(budget_s))
         except DiscardError as error:
-            self._discarded(batch, error, reason)
+            self._flush_failed(batch, error, reason)
         else:
             now_ms, self._closed = self.ports.clock.wall_ms(), None
             self.ports.metrics.set("last_commit_timestamp_seconds", now_ms / 1000)
@@ -327,9 +323,9 @@ class Controller:
             self._become(self.state.committed(Size(self.rules.bytes_max, self.rules.entries_max)))
             self.verification.committed(sent)
             if reason not in (FlushReason.REVOKED, FlushReason.ASSIGNED):
-                self.verification.look(left.at_most(self.rules.revoke_budget_s))
+                self.verification.judge(left.at_most(self.rules.revoke_budget_s))
 
-    def _discarded(self, batch: ClosedBatch, error: DiscardError, reason: FlushReason) -> None:
+    def _flush_failed(self, batch: ClosedBatch, error: DiscardError, reason: FlushReason) -> None:
         counts, at_s = isinstance(error, CommitUnknownError | FencedError), self.ports.clock.now_s()
         if isinstance(error, CommitUnknownError):
             self.positions.forget(batch.ledgers)

@@ -97,13 +97,13 @@ class CrashGuard:
             if is_suspect:
                 flush()
             self.is_alone = is_suspect and stop == first + 1
-            self._hold({} if self.is_alone else _spans(poll, first, stop))
+            self._write({} if self.is_alone else _spans(poll, first, stop))
             yield first, stop
             if is_suspect:
                 flush()
         self.is_alone = False
         if self._history.suspect:
-            self._look_back()
+            self._forget_committed()
         self.release()
 
     def _cut(self, poll: Poll) -> Iterator[tuple[int, int, bool]]:
@@ -131,7 +131,7 @@ class CrashGuard:
         if self._history.is_fatal(tp, offset):
             tell(self._log.error, RecordPutAway(*record.tp, offset=offset))
             record = record._replace(unreadable=FATAL)
-        self._hold({tp: (offset, offset + 1)})
+        self._write({tp: (offset, offset + 1)})
         try:
             weight = self.recorder.record(record)
         except RegistryError:  # it waits for its schema
@@ -142,9 +142,9 @@ class CrashGuard:
 
     def release(self) -> None:
         """Note that nothing is in hand."""
-        self._hold({})
+        self._write({})
 
-    def _look_back(self) -> None:
+    def _forget_committed(self) -> None:
         """Forget records that are committed, and TopicPartitions that have moved away: another journal counts there."""
         committed = {str(tp): ledger.first_offset for tp, ledger in self.recorder.ledgers.items()}
         self._seen |= committed.keys()
@@ -157,7 +157,7 @@ class CrashGuard:
         if not suspect:
             self.ports.metrics.set("crash_isolation", 0.0)
 
-    def _hold(self, in_hand: Offsets) -> None:
+    def _write(self, in_hand: Offsets) -> None:
         now = msgspec.structs.replace(self._history, in_hand=in_hand)
         try:
             self.ports.journal.write(b"" if now == CrashHistory() else msgspec.json.encode(now))

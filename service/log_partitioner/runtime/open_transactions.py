@@ -33,7 +33,7 @@ class OpenTransactions:
         self._due_s = TELL_S
         self._log = structlog.get_logger("open_transactions")
 
-    def look(
+    def watch(
         self,
         blocked: Mapping[TopicPartition, int],
         next_offsets: Mapping[TopicPartition, int],

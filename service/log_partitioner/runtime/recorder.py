@@ -45,8 +45,7 @@ class Recorder:
         self._batch: Batch | None = None
         self._ledgers = Ledgers()
         self._memory_bytes_max = settings.spool.memory_bytes_max
-        self._is_fast = is_fast(settings)
-        self._bounds = settings.schema_bounds
+        self._settings = settings
         self._spool = spool
         self._types = EntryTypes(settings.schema_bounds)
         self._lane = FastLane(settings) if has_lane(settings) else None
@@ -109,7 +108,8 @@ class Recorder:
             SpoolError: the disk refused.
         """
         assert self._batch is None, "a batch is open already"
-        types = self._lane.begin() if self._lane else make_types(self._bounds, is_fast=self._is_fast)
+        settings = self._settings
+        types = self._lane.begin() if self._lane else make_types(settings.schema_bounds, is_fast=is_fast(settings))
         self._batch = Batch(opening, self._spool.open(opening.batch_id), Rows(types, self._lane))
 
     def close(self) -> ClosedBatch:
@@ -141,25 +141,22 @@ class Recorder:
     def take(self, poll: Poll, first: int, stop: int, *, weight_max: int, bytes_max: int) -> TakenRun:
         """Record plain records of [first, stop) at once by the fast lane, and cover them.
 
-        `record` takes the other records, one by one. `make_room` follows.
+        `record` takes the other records, one by one. `spill_if_large` follows.
         """
         batch = self._batch
         assert batch is not None, "a batch is opened before its first record"
-        assert self._lane is not None, "there is a fast lane"
-        taken = self._lane.take(
+        run = batch.rows.take(
             poll,
             first,
             self.first_look.until(poll, first, stop),
-            known=batch.rows.known,
             next_offsets={tp: ledger.next_offset for tp, ledger in self._ledgers.by_tp.items()},
             weight_max=weight_max,
             bytes_max=bytes_max,
         )
-        batch.rows.extend(taken)
-        if taken.run.records:
-            self._cover(taken.run, poll, batch)
-            self.first_look.took(poll, first, taken.run)
-        return taken.run
+        if run.records:
+            self._cover(run, poll, batch)
+            self.first_look.took(poll, first, run)
+        return run
 
     def _cover(self, run: TakenRun, poll: Poll, batch: Batch) -> None:
         for one in run.covered:
@@ -188,7 +185,7 @@ class Recorder:
     def record(self, record: SourceRecord) -> int:
         """Put every entry of a record into a row or a dead letter, or discard a replay, then cover its offset.
 
-        Returns its weight: its entries, and its KiB. `make_room` follows.
+        Returns its weight: its entries, and its KiB. `spill_if_large` follows.
 
         Raises:
             RegistryError: it needs a schema that cannot be had now; nothing of it is recorded.
@@ -219,7 +216,7 @@ class Recorder:
         self.first_look.recorded(record, decoded, dead=len(bad), timestamps=batch.record_timestamps - timestamps)
         return entries + size // 1024
 
-    def make_room(self) -> None:
+    def spill_if_large(self) -> None:
         """Bring texts to disk if the open batch takes too much memory.
 
         Raises:

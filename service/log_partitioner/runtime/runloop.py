@@ -81,14 +81,14 @@ class Runloop:
     def begin(self) -> None:
         """Settle the remains of an earlier process, and join the group."""
         self._crash_guard.begin()
-        self.controller.begin()
+        self.ports.committer.prepare()  # that ends an earlier process's open transaction, before offsets are asked for
         self.ports.consumer.subscribe(self.controller)
 
     def turn(self) -> None:
         """Do one turn."""
         self.controller.prepare()
         self.controller.position()
-        records = self.ports.consumer.consume(records_max=self._await_room(), timeout_s=POLL_S)
+        records = self.ports.consumer.consume(records_max=self._await_rate(), timeout_s=POLL_S)
         self.controller.consume_returned()
         if records:
             try:
@@ -111,7 +111,7 @@ class Runloop:
             self._publish_at_s = now_s + self.publish_s
             self._publish()
 
-    def _await_room(self) -> int:
+    def _await_rate(self) -> int:
         """Wait, for a second at most, until more entries may come; returns how many records may, one at least."""
         if self._rate.per_s is None:
             return self.records_max
@@ -155,7 +155,7 @@ class Runloop:
         self._weight += taken.weight
         for tp, expected, found in taken.gaps:
             self._gaps.setdefault(tp, []).append((expected, found))
-        self._look()
+        self._spill_or_flush()
         return taken.records
 
     def _record_one(self, record: SourceRecord) -> str | None:
@@ -165,7 +165,7 @@ class Runloop:
             return "rewound"
         if not self.recorder.accepts(record):
             return "covered" if tp in ledgers else "not_owned"
-        if not self._has_room(record):
+        if not self._make_room(record):
             return "rewound"
         if self.recorder.opening is None:
             if not self.controller.open_batch():
@@ -180,7 +180,7 @@ class Runloop:
         if record.offset > expected:
             self._gaps.setdefault(tp, []).append((expected, record.offset))
         self._one_by_one += self.recorder.has_lane(tp.topic)
-        self._look()
+        self._spill_or_flush()
         return None
 
     def _hold(self, record: SourceRecord, error: RegistryError) -> None:
@@ -191,10 +191,10 @@ class Runloop:
         if not self.recorder.has_progress:
             self.recorder.discard(None)  # it was opened for this record
 
-    def _look(self) -> None:
-        """Spill, or flush a full batch."""
+    def _spill_or_flush(self) -> None:
+        """Bring texts to disk if they take too much memory, and flush a full batch."""
         try:
-            self.recorder.make_room()
+            self.recorder.spill_if_large()
         except SpoolError as error:  # what was recorded stays in memory
             self._log.warning("spill_refused", message=str(error))
             self._flush(FlushReason.SPOOL)
@@ -208,7 +208,7 @@ class Runloop:
         if reason is not None:
             self._flush(reason)
 
-    def _has_room(self, record: SourceRecord) -> bool:
+    def _make_room(self, record: SourceRecord) -> bool:
         """Flush the open batch if the record does not fit into it: the record goes into a batch of its own.
 
         Returns False if that batch was discarded, and the record is to be read again.
@@ -258,7 +258,7 @@ class Runloop:
         ledgers, now_ms = self.recorder.ledgers, self.ports.clock.wall_ms()
         next_offsets = {tp: ledger.next_offset for tp, ledger in ledgers.items()}
         ends = self.ports.consumer.ends(next_offsets)
-        self._open_transactions.look(self.ports.consumer.blocked_by_transaction(next_offsets), next_offsets, ends)
+        self._open_transactions.watch(self.ports.consumer.blocked_by_transaction(next_offsets), next_offsets, ends)
         for tp, end in ends.items():
             committed, labels = ledgers[tp].first_offset, {"topic": tp.topic, "partition": str(tp.partition)}
             self.ports.metrics.set("lag_records", max(0, end - committed), **labels)

@@ -40,7 +40,7 @@ class Verification:
             self._due = flush
         self._owed += self.rules.share
 
-    def look(self, deadline: Deadline) -> None:
+    def judge(self, deadline: Deadline) -> None:
         """Have the due flush judged; outside callbacks, before the next commit.
 
         Raises:

@@ -197,7 +197,7 @@ def test_trouble_of_an_idle_owner_ends_once_the_questions_are_answered_well(
         process._asks = lambda problem=problem: [lambda: [Need("flushes", problem)]]  # type: ignore[misc, method-assign]
         monkeypatch.setattr(type(recorder), "opening", opening)
         process._committer.trouble = "topic flushes is not there"
-        process._look_again()
+        process._ask_again()
         told.append(process._committer.trouble)
     assert told == ["topic flushes is not there"] * 2 + [None]
 

@@ -146,7 +146,7 @@ def test_batch_that_ends_the_process_puts_none_of_its_records_away(entries_max: 
 
 OF_NO_RECORD: dict[str, tuple[str, str, type[BaseException]]] = {
     "a batch is begun": ("recorder", "open", Killed),
-    "rows go to the disk": ("recorder", "make_room", Killed),
+    "rows go to the disk": ("recorder", "spill_if_large", Killed),
     "a flush between two records": ("flusher", "flush", Killed),
     "an assertion of ours fails": ("recorder", "record", AssertionError),
     "the broker is silent": ("recorder", "record", SourceError),
@@ -167,7 +167,7 @@ def test_end_that_no_record_causes_puts_nothing_away(why: str, monkeypatch: pyte
         worker.loop.bounds = worker.loop.bounds._replace(entries_max=3)
         monkeypatch.setattr(getattr(worker, part), method, fail)
         assert run_until_it_ends(rig, worker)
-        assert CrashHistory.read(journal.line).after_end().ends == 0 or method in ("open", "make_room")
+        assert CrashHistory.read(journal.line).after_end().ends == 0 or method in ("open", "spill_if_large")
     assert lives(rig, journal, start=partial(deadly_worker, offset=None))[0] == 0
     rig.check()
     assert rig.broker.messages(DEAD_LETTERS) == []

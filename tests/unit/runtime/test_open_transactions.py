@@ -23,7 +23,7 @@ class Watched:
     def look(self, blocked: dict[TopicPartition, int], *, next_offset: int = 0) -> None:
         """Look at these TopicPartitions that stand still, of which there is more."""
         owned = (P0, P1)
-        self.watch.look(blocked, {tp: blocked.get(tp, next_offset) for tp in owned}, dict.fromkeys(owned, 100))
+        self.watch.watch(blocked, {tp: blocked.get(tp, next_offset) for tp in owned}, dict.fromkeys(owned, 100))
 
     @property
     def seconds(self) -> float:
@@ -65,7 +65,7 @@ def test_age_is_kept_while_records_before_it_are_read_again(watched: Watched) ->
     assert watched.seconds == 0
     watched.look({P0: 7}, next_offset=7)
     watched.clock.advance(9)
-    watched.watch.look({}, {P0: 7}, {P0: 7})
+    watched.watch.watch({}, {P0: 7}, {P0: 7})
     assert watched.seconds == 0
 
 

@@ -450,7 +450,7 @@ def test_process_that_is_stopped_before_it_knows_its_place_asks_again(where: str
 
     second.consumer._point = be_stopped
     assert second.verification is not None
-    second.verification.look = lambda _deadline: be_stopped("verify")  # type: ignore[method-assign]
+    second.verification.judge = lambda _deadline: be_stopped("verify")  # type: ignore[method-assign]
     second.start()
     rig.drain()
     assert stops

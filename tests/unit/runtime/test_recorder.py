@@ -48,7 +48,7 @@ class Bench:
         """Record some records."""
         for one in records:
             self.recorder.record(one)
-            self.recorder.make_room()
+            self.recorder.spill_if_large()
 
     def objects(self, batch: ClosedBatch) -> list[tuple[SealedObject, list[dict[str, Any]]]]:
         """Seal a batch, an object for each PartitionKey, and read what was written."""
