@@ -138,7 +138,7 @@ TWINS = {
     "Container": ["pipeline/log_partitioner_pipeline/rows.py", "service/log_partitioner/proof/oracle/container.py"],
     # A format, as the worker reads it and as the second opinion does.
     "Format": ["service/log_partitioner/input/format.py", "service/log_partitioner/proof/oracle/format.py"],
-    # What a command was asked to do; each is its module's own.
+    # The request to a command; each is its module's own.
     "Options": [
         "pipeline/log_partitioner_pipeline/audit/auditor.py",
         "pipeline/log_partitioner_pipeline/jobs/backfill.py",

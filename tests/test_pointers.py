@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[1]
 PAGES = ROOT / "docs"
 SUFFIXES = {"", ".java", ".j2", ".md", ".mk", ".py", ".sh", ".toml", ".tpl", ".xml", ".yaml", ".yml"}
 SECTION = r"\d+(?:\.\d+)?"
-# What a pointer looks like, and the page with its places: pattern of the pointer, page, pattern of a place.
+# Each kind of pointer: its pattern, the page with its places, the pattern of a place.
 KINDS = {
     "DESIGN": (rf"\bDESIGN\s+({SECTION}(?:(?:,\s+|-){SECTION})*)", "DESIGN.md", rf"^#+ ({SECTION})\.? "),
     "KAFKA_FACTS": (r"\bKAFKA_FACTS\s+([A-Z]\d+(?:,\s+[A-Z]\d+)*)", "KAFKA_FACTS.md", r"^\*\*([A-Z]\d+)\. "),
@@ -146,7 +146,7 @@ def dead_names_in(tree: ast.Module) -> Iterator[str]:
 
 
 def test_dotted_name_of_a_docstring_is_one_of_the_code() -> None:
-    """`module.name` or `Class.member`, from whichever part of the full name on; where it is defined, not imported."""
+    """`module.name` or `Class.member`, from any part of the full name on; the module is the one that defines it."""
     dead = [f"{path.relative_to(ROOT)}: {name}" for path, tree in modules().values() for name in dead_names_in(tree)]
     assert not dead, "\n".join(dead)
 
@@ -155,7 +155,7 @@ def test_dotted_name_of_a_docstring_is_one_of_the_code() -> None:
     "name", ["formats.model.Nobody", "model_of_old.TopicPartition", "TopicPartition.none", "formats.cache"]
 )
 def test_dotted_name_that_nothing_has_is_noticed(name: str) -> None:
-    """Whichever part of it is wrong; what is right beside it is not."""
+    """Any part of it may be wrong; right names beside it are not reported."""
     tree = ast.parse(f'"""See `formats.model.TopicPartition`, `msgspec.Raw` and `{name}`."""')
     assert list(dead_names_in(tree)) == [name]
 
@@ -169,5 +169,5 @@ def test_dotted_name_that_nothing_has_is_noticed(name: str) -> None:
     ],
 )  # fmt: skip
 def test_pointer_that_leads_nowhere_is_noticed(text: str) -> None:
-    """Whatever its kind; what is right beside it is not."""
+    """It may be of any kind; right pointers beside it are not reported."""
     assert len(list(lost_in(f"DESIGN 3.1, KAFKA_FACTS F1, ADR 1, W3: {text}"))) == 1

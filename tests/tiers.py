@@ -1,9 +1,9 @@
 """Tiers of the tests: the order, the processes that share them, and how long they took.
 
-Markers say what stands in which tier: `make test` leaves out `slow`, `integration` and `spark` but for `main_path`,
+A marker puts a test into a tier: `make test` leaves out `slow`, `integration` and `spark` but for `main_path`,
 `make test-all` only `sweep`. A test without a marker has three seconds: a run with `--too-slow S` says which take
-longer, and fails if one takes more than S. Seconds are those of the test's own thread without what it waited for a
-processor. What it waited for other processes is in them, so that other runs, on loaded machines, say nothing.
+longer, and fails if one takes more than S. Seconds are those of the test's own thread without its wait for a processor.
+They include its wait for other processes, so runs without the option, on loaded machines, say nothing.
 """
 
 import os

@@ -320,7 +320,7 @@ class Deployment:
 
 
 Deploy = Callable[..., Deployment]
-"""Makes a deployment; what it takes is that of `Deployment` that no fixture gives."""
+"""Makes a deployment; takes the arguments of `Deployment` that no fixture gives."""
 
 
 def _client_settings(bootstrap_servers: str, endpoint: S3Endpoint) -> dict[str, str]:

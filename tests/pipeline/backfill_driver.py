@@ -13,7 +13,7 @@ from log_partitioner_pipeline.jobs.backfill import Backfill
 from log_partitioner_pipeline.publisher import Publisher
 from tests.pipeline.stopping import Point, stop_at
 
-# Where the driver stops: before or after a call of this method, and which call.
+# The driver stops before or after a call of this method; the number says which call.
 POINTS: dict[str, Point] = {
     "before the upload": Point(Backfill, "_write"),
     "between upload and manifest": Point(Backfill, "_write_outbox"),

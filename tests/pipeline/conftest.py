@@ -36,7 +36,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 class Delivery(Protocol):
-    """What a lake wants of who has delivered: a worker's deployment, or one by hand."""
+    """The parts of a deployment that a lake needs, be it a worker's or one by hand."""
 
     bucket: str
     s3: S3Helper

@@ -46,5 +46,5 @@ def timestamp_of(number: int) -> int:
 
 
 def place_of(number: int) -> tuple[int, int, int]:
-    """Where the first entry of the n-th record stands."""
+    """Give the place of the n-th record's first entry."""
     return number % PARTITIONS, number // PARTITIONS, 0

@@ -66,7 +66,7 @@ class Written(NamedTuple):
 
     @property
     def references(self) -> list[Reference]:
-        """What readers make of the message."""
+        """The references that readers get from the message."""
         return decode_references(encode_message(self.message))
 
 

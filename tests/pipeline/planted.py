@@ -41,7 +41,7 @@ _HOUR_US = 3_600_000_000
 
 
 class Delivery(Protocol):
-    """What a deployment has delivered."""
+    """The output of a deployment."""
 
     kafka: KafkaHelper
     s3: S3Helper
@@ -83,7 +83,7 @@ def named_by(kind: Kind, example: Example) -> tuple[object, ...]:
 
 
 def found(result: Result) -> Counter[tuple[Kind, tuple[object, ...]]]:
-    """What the audit names: how much of each kind, of what."""
+    """Count the audit's findings by kind and by the thing that they name."""
     named: Counter[tuple[Kind, tuple[object, ...]]] = Counter()
     for finding in result.findings:
         assert sum(one.count for one in finding.examples) == finding.count
@@ -93,7 +93,7 @@ def found(result: Result) -> Counter[tuple[Kind, tuple[object, ...]]]:
 
 
 def wanted(expected: list[Expected]) -> Counter[tuple[Kind, tuple[object, ...]]]:
-    """What it must name."""
+    """Count the findings that the audit must have."""
     named: Counter[tuple[Kind, tuple[object, ...]]] = Counter()
     for one in expected:
         named[one.kind, one.what] += one.count

@@ -12,7 +12,7 @@ from tests.pipeline.stopping import Point, stop_at
 
 BETWEEN_RENAMES = "between the renames of a rebuild"
 
-# Where the driver stops: before or after a call of this method.
+# The driver stops before or after a call of this method.
 POINTS: dict[str, Point] = {
     "between files and commit of an announcement": Point(AnnouncedTable, "_update", is_before=False),
     "before the read": Point(EntryTable, "append"),

@@ -40,7 +40,7 @@ SHORT = {"PIPELINE_ACTIVITY__INTERVAL_S": "0.01", "PIPELINE_MATERIALIZE__REFEREN
 
 
 class Delivered(NamedTuple):
-    """What a worker has delivered, in several transactions, and the counts of its source."""
+    """A worker's output, in several transactions, and the counts of its source."""
 
     deployment: Deployment
     copies: str

@@ -137,7 +137,7 @@ def test_message_of_another_kind_is_a_row_of_its_place(deployment: ByHand, lake_
 
 
 def test_references_that_were_announced_before(lake_of: Callable[..., Lake], deployment: ByHand) -> None:
-    """Those of messages below the offsets; of other hours no file is read."""
+    """They come from messages below the offsets; no file of another hour is read."""
     lake = lake_of(deployment)
     table = AnnouncedTable(lake.spark, lake.settings, REFERENCES)
     table.ensure()
@@ -171,7 +171,7 @@ def records(first: int) -> list[ToProduce]:
 
 
 def announced(lake: Lake, table: str, *names: str) -> list[Any]:
-    """Read columns of a table, in order; of one column its values."""
+    """Read columns of a table, sorted: tuples, or the values of a single column."""
     rows: list[Row] = lake.spark.table(f"lake.logs.{table}").select(*names).collect()
     return sorted(tuple(row) if len(names) > 1 else row[0] for row in rows)
 

@@ -57,7 +57,7 @@ def die(*_: object) -> NoReturn:
 
 
 class Worked(NamedTuple):
-    """What a worker has delivered, in several batches."""
+    """A worker's output, in several batches."""
 
     deployment: Deployment
     references: list[Reference]
@@ -210,9 +210,9 @@ def test_range_beyond_the_committed_offset_is_refused(
 def test_range_of_time_reaches_to_its_last_record(
     worked: Worked, kafka: KafkaHelper, names: Names, lake_of: Callable[..., Lake]
 ) -> None:
-    """A record amid the range has a timestamp far ahead; what is not committed is not taken all the same.
+    """A record amid the range has a timestamp far ahead; offsets that are not committed are left out.
 
-    A partition of which brokers do not say its offset is an error, not one without records.
+    If brokers do not give the offset of a partition, this is an error and not an empty partition.
     """
     source, group, minute_ms = kafka.create_topic(names.topic("minutes"), partitions=2), names.group("minutes"), 60_000
     t0_ms = (int(time.time()) - 5 * 3600) * 1000

@@ -52,7 +52,7 @@ def test_table_is_complete_up_to_the_moment_whose_ends_are_committed() -> None:
 
 
 def test_topic_that_was_deleted_is_waited_for_no_more() -> None:
-    """It matched a pattern, and nothing of it will be committed any more; what is left is waited for as before."""
+    """It matched a pattern, and no commit of it will come; the job waits for the other topics as before."""
     job = Job()
     assert job.look({P0: 10, P1: 10}, {P0: 9, P1: 5}) is None
     assert job.look({P0: 20}, {P0: 9}) is None

@@ -91,7 +91,7 @@ def told(compared: DataFrame, archived: DataFrame) -> list[Row]:
 
 
 def test_a_column_that_files_do_not_have_is_told(spark: SparkSession, tmp_path: Path) -> None:
-    """A misspelt column would be compared in no row, and nothing would be found: a doubt; of some files: a note."""
+    """A misspelt column would be compared in no row: a doubt if no file has it, a note if some files lack it."""
     for name, text in {"old.csv": "id,at\na,\n", "new.csv": "id,at,who,n\nb,,,\nc,,,\n"}.items():
         (tmp_path / name).write_text(text)
     csv = CsvSettings(time_column="at", user_column="who", values={"n": "number", "m": "msg"})

@@ -96,7 +96,7 @@ def with_losses(deployment: Deployment) -> dict[str, str]:
 
 @pytest.fixture
 def archived(deployment: Deployment) -> list[Row]:
-    """What the older system has made of the same source: rows, in no particular order."""
+    """The older system's rows of the same source, in no particular order."""
     return older_system.take_all(deployment.kafka.bootstrap_servers, deployment.source)
 
 
@@ -122,7 +122,7 @@ def audit_outputs(lake: Lake, window: Window) -> Result:
 
 
 def named(result: Result) -> Counter[tuple[Kind, str | None]]:
-    """What a result names: how much of each kind, by id."""
+    """Count the findings of a result by kind and id."""
     found: Counter[tuple[Kind, str | None]] = Counter()
     for one in result.findings:
         for example in one.examples:

@@ -64,7 +64,7 @@ EVERYTHING = Window(from_ms=None, until_ms=None, padding_s=600)
 
 
 def entries(count: int) -> list[dict[str, Any]]:
-    """Make entries; what is false is absent, as it is in Protobuf."""
+    """Make entries; a false value is absent, as in Protobuf."""
     made = []
     for n in range(1, count + 1):
         entry = {"user": f"canary-user-{n % USERS}", "time": f"2026-03-04T{n % 24:02}:06:07Z", "n": n, "took": n + 0.5}

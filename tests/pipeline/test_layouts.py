@@ -38,7 +38,7 @@ EVERYTHING = Window(from_ms=None, until_ms=None, padding_s=600)
 T0_MS = (int(time.time()) // 3600 - 3) * 3_600_000  # Kafka deletes what is older than its retention
 USERS, RECORDS, FLUSHES, PARTITIONS = 12, 120, 2, 3
 DEAD_EVERY = 20
-# What one user has empty has fields with another: in a pack they are one schema.
+# One user's object is empty and another's has fields: in a pack they share a schema.
 VALUES: list[Any] = [{}, {"a": 1}, {"a": None}, {"a": 2**60, "b": [{"c": "d"}]}, None]
 SETTINGS = {
     "PIPELINE_ACTIVITY__INTERVAL_S": "0.01",
@@ -48,7 +48,7 @@ SETTINGS = {
 
 
 class World(NamedTuple):
-    """What was delivered, and what the table must have of it."""
+    """A deployment's output, and the entries that the table must have."""
 
     deployment: ByHand
     expected: Places
@@ -100,7 +100,7 @@ def materialised(lake: Lake, world: World) -> list[int]:
 def test_table_is_the_same_from_files_and_from_packs_in_several_messages(
     world: World, lake_of: Callable[..., Lake]
 ) -> None:
-    """What comes after the reading of rows knows no layout (tests/unit/pipeline/test_rows.py)."""
+    """Only the reading of rows knows layouts (tests/unit/pipeline/test_rows.py)."""
     lake = lake_of(world.deployment, **SETTINGS, PIPELINE_MATERIALIZE__REFERENCES_MAX="10")
     commits = materialised(lake, world)
     assert len(commits) > 1
@@ -187,7 +187,7 @@ def test_every_job_reads_packs(world: World, lake_of: Callable[..., Lake]) -> No
 
 
 def held(lake: Lake, world: World) -> None:
-    """What backfill would leave out of two ranges."""
+    """Backfill leaves out the entries of two ranges that references hold."""
     deployment, expected = world
     topic = deployment.references_topic
     ends = {number: end.next for number, end in partition_ends(lake.settings.worker.kafka, topic).items()}
@@ -210,7 +210,7 @@ def held(lake: Lake, world: World) -> None:
 
 
 def retired(lake: Lake, world: World) -> None:
-    """Raw objects go, all of them; nobody takes them for lost."""
+    """All raw objects go, and no audit takes them for lost."""
     deployment, expected = world
     objects = {one.location.object for one in deployment.references()}
     done = Compact(lake.spark, lake.settings).run().retired

@@ -34,7 +34,7 @@ def pack_of(batch_id: str, users: int) -> Written:
 
 
 def test_objects_are_sorted_by_who_names_them(spark: SparkSession) -> None:
-    """Old ones and a new one; of backfills that have published all, nothing yet, and that never had a manifest."""
+    """Old ones and a new one; backfills that have published all or nothing, and one without a manifest."""
     hour = "p/user=u/date=2026-03-04/hour=05"
     of_run = {
         run: [f"{hour}/backfill-{run}-0123abcd-7.avro", f"p/_dead-letters/backfill-{run}-0123abcd-8.record.json"]

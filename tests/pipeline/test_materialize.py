@@ -168,7 +168,7 @@ def test_a_topic_made_anew_is_refused(
 
 
 def alone(reference: Reference) -> bytes:
-    """Announce a reference in a message of its own; where its object's header ends says its first range."""
+    """Announce a reference in a message of its own; the first range ends where the object's header ends."""
     location = reference.location
     header_bytes = location.ranges[0][1] if len(location.ranges) > 1 else 1
     (message,) = messages_of([reference], {location.object: header_bytes})

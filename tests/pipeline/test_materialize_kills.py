@@ -37,7 +37,7 @@ ENDS_S = 5.0
 
 
 class Delivered(NamedTuple):
-    """What a worker has delivered, in several transactions, and what the table must then hold."""
+    """A worker's output, in several transactions, and the entries that the table must have."""
 
     deployment: Deployment
     expected: Places

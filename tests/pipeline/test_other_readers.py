@@ -1,7 +1,7 @@
-"""What others read of a pack: two byte ranges by fastavro and by Avro's Java library, the whole by Java and by Spark.
+"""A pack under other readers: two byte ranges by fastavro and by Avro's Java library, the whole by Java and by Spark.
 
-Nothing of the product reads here: a reference says where the bytes lie, and that is enough. These
-are the lines of docs/READING.md.
+No code of the product reads here: a reference says where the bytes lie, and that is enough. The readers' lines are
+those of docs/READING.md.
 """
 
 import io

@@ -1,4 +1,4 @@
-"""What a person has skipped, what ended the worker, and what Spark cannot read: audit and backfill on Spark go on."""
+"""Records that an operator skipped, that ended the worker, or that Spark cannot read: Spark's jobs go on."""
 
 import sys
 import time

@@ -1,8 +1,8 @@
 """Real logs into the table: every entry once, as it went in, and Spark's audit says so.
 
-One set of nested objects; the others, and other layouts, are a sweep: Spark plans for minutes over tables of hundreds
-of columns. What the worker makes of all of them is in tests/integration/test_real_logs.py. Not collected where the data
-are absent (tests/conftest.py).
+It takes one set of nested objects. The sweep takes the others, and other layouts, because Spark plans for minutes over
+tables of hundreds of columns. tests/integration/test_real_logs.py has all of them on the worker. Without the data this
+file is not collected (tests/conftest.py).
 """
 
 from collections.abc import Callable

@@ -81,7 +81,7 @@ def audited(lake: Lake, **options: bool) -> Result:
 
 
 class World(NamedTuple):
-    """What a worker has delivered, and the lake whose table has it, audited with the table."""
+    """A worker's output, and the lake whose table has it; both are audited."""
 
     deployment: Deployment
     lake: Lake

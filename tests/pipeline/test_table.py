@@ -320,7 +320,7 @@ def test_states_of_other_dates_are_not_read(session: SparkSession, settings: Job
 
 
 def test_states_of_an_earlier_position_are_discarded(session: SparkSession, settings: JobSettings) -> None:
-    """Whichever of two drivers writes first; what only the earlier one has is added."""
+    """It does not matter which of two drivers writes first; dates that only the earlier one has are added."""
     states = state_table(session, settings)
     span = [(DATES[0], DATES[1])]
     states.merge(states_of(session, 2, DATES[0]), dates=span)

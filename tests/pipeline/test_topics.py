@@ -1,4 +1,4 @@
-"""What the audit reads of topics, as the worker takes it."""
+"""The audit on Spark reads topics as the worker does."""
 
 import json
 from pathlib import Path

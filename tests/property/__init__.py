@@ -1,1 +1,1 @@
-"""What holds for all input, shown by examples that Hypothesis chooses; HYPOTHESIS_PROFILE=nightly takes more."""
+"""Properties of all input, shown by examples that Hypothesis chooses; HYPOTHESIS_PROFILE=nightly takes more."""

@@ -25,7 +25,7 @@ counts = st.integers(0, 3)
 
 @dataclass
 class Covered:
-    """What the open batch has of one TopicPartition: offsets, timestamps, and entries by their fate."""
+    """The open batch's share of one TopicPartition: offsets, timestamps, and entries by their fate."""
 
     offsets: list[int] = field(default_factory=list)
     timestamps: list[int] = field(default_factory=list)

@@ -1,7 +1,7 @@
 """Every message of a flush is within `kafka.message_bytes_max`, whatever records, names and settings are at their most.
 
-The worker's own rules, as they follow from settings; store, spool and broker are fakes. What is split or stored apart
-is put together again as a reader does, and nothing is missing.
+The rules are the worker's own, as they follow from settings; store, spool and broker are fakes. The test puts messages
+together that were split or stored apart, as a reader does, and nothing is missing.
 """
 
 from __future__ import annotations

@@ -94,7 +94,7 @@ def test_exact_schema_is_the_projection_of_the_merged_one(some: list[RecordType]
 @times_as_many(2)
 @given(st.data())
 def test_entry_written_under_the_merged_type_reads_back_equal(data: st.DataObject) -> None:
-    """What fits the PartitionKey's own type fits the merged one, and fastavro reads the values that went in."""
+    """An entry of the PartitionKey's own type fits the merged one, and fastavro reads the values that went in."""
     other, own, more = data.draw(neighbours(3))
     both = merge(merge(other, own), more)
     entry, out = data.draw(entries_near(own)), bytearray()

@@ -62,7 +62,7 @@ Place = tuple[str, int, int, int]
 
 @dataclass(frozen=True)
 class Row:
-    """What was put into a batch."""
+    """A row that was put into a batch."""
 
     entry: Entry
     entry_type: RecordType
@@ -77,7 +77,7 @@ class Row:
 
     @property
     def place(self) -> Place:
-        """What identifies the entry for ever."""
+        """The entry's lasting identity."""
         return self.tp.topic, self.tp.partition, self.offset, self.index
 
 

@@ -259,6 +259,6 @@ def test_row_of_the_worker_reads_back_equal_by_the_second_opinion(drawn: tuple[R
 @times_as_many(2)
 @given(neighbours(2))
 def test_type_that_the_worker_merges_is_covered_by_the_merged_one(two: list[RecordType]) -> None:
-    """So that no audit calls a pack wrong that is right; what it must not cover stands in the tests of the oracle."""
+    """Thus no audit calls a right pack wrong; the oracle's tests have the types that it must not cover."""
     both = as_oracle(merge(*two))
     assert all(oracle.is_covered_by(as_oracle(one), both) for one in two)

@@ -66,7 +66,7 @@ DECLARED: Entry = {
     one_by_one=st.booleans(),
 )
 def test_entries_come_back(files: list[list[Entry]], columns_max: int, bytes_per_batch: int, one_by_one: bool) -> None:  # noqa: FBT001
-    """Which columns there are depends on what came first and on the room; what comes back does not."""
+    """The columns depend on the order of entries and on the room for columns; the entries that come back do not."""
     written = [file_of(entries) for entries in files]
     table = FIXED
     for some in [[one] for one in written] if one_by_one else [written]:

@@ -60,7 +60,7 @@ def run_seed(
     steps: int = STEPS,
     **how: Any,
 ) -> World:
-    """Run a seed; what it raises says how to see it again, and what happened last."""
+    """Run a seed; an error says how to repeat it, and what happened last."""
     world = World(seed, style=style, swarm=swarm, parts=parts, **how)
     current[:] = [world]
     try:

@@ -1,7 +1,7 @@
 """KIP-848 without the client library's order of events: a member that was put out is in again before it hears of it.
 
-librdkafka waits for the application first; that nothing is doubled must not hang on it (`runtime.controller`; what
-happens without that is shown step by step in tests/unit/runtime/test_fencing.py).
+librdkafka waits for the application first, but the promise must not depend on it (`runtime.controller`);
+tests/unit/runtime/test_fencing.py shows step by step what happens otherwise.
 """
 
 from __future__ import annotations
@@ -19,6 +19,6 @@ PUT_OUT = Swarm(at_zombie=0.006, members=0.08, outcome=0.2, store_refused=0.0)
 @pytest.mark.slow
 @pytest.mark.parametrize("first", [0, 15, 30, 45])
 def test_hasty_library_doubles_nothing(first: int, run_seed: Run) -> None:
-    """Whatever else happens beside it; what each half of the proof alone refuses is shown in test_fencing.py."""
+    """Other faults change nothing; test_fencing.py shows what each half of the proof refuses."""
     for seed in range(first, first + 15):
         run_seed(seed, style=Style.KIP848, swarm=PUT_OUT, parts=Parts(member848=HastyMember848))

@@ -1,4 +1,4 @@
-"""What a seed that fails says: with which of its faults, and after how many steps, it still does."""
+"""A seed that fails says with which of its faults, and after how many steps, it still fails."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SEED = 5
 
 
 def test_failure_is_told_with_the_least_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A world that fails from the 41st step on where batches are damaged, whatever else happens."""
+    """The world fails from the 41st step on if batches are damaged, whatever else happens."""
 
     def run(world: World, steps: int) -> None:
         if world.swarm.damage and steps > 40:

@@ -1,4 +1,4 @@
-"""What workers of the simulation tell of themselves, held against the rules of verify-logs."""
+"""The logs of the simulation's workers, judged by the rules of verify-logs."""
 
 from __future__ import annotations
 

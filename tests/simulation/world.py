@@ -113,7 +113,7 @@ class World:
         verify: VerifySettings | None = None,
         chained: bool = False,
     ) -> None:
-        """Make it; where no `parts` are wrong, some seeds have verification mode on. `chained`: with republishers."""
+        """Make it; without wrong `parts`, some seeds have verification mode on. `chained`: with republishers."""
         self.random = Random(seed)
         self.style = style or self.random.choice(list(Style))
         chosen = choose(self.random)  # drawn in any case, so that a seed with fewer faults begins alike
@@ -261,7 +261,7 @@ class World:
                 return False
         return True
 
-    # What happens.
+    # Steps.
 
     def turn(self, process: Process) -> None:
         """Let one process turn its loop once."""

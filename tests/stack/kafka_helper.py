@@ -1,4 +1,4 @@
-"""What a test does with Kafka beside the worker: make topics, write records, read back, look at offsets.
+"""A test's own access to Kafka: make topics, write records, read back, look at offsets.
 
 Blocking and simple; every wait is bounded.
 """

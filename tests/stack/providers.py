@@ -1,7 +1,7 @@
-"""Where Kafka and S3 of a test run come from; the tests do not know which.
+"""The providers of Kafka and S3 for a test run; the tests do not know which one it is.
 
-Order: an address in the environment, containers where a local Docker engine answers, local processes.
-Asking costs nothing and starts nothing; the context managers start.
+Order: an address in the environment, containers if a local Docker engine answers, local processes.
+A question costs nothing and starts nothing; the context managers start.
 """
 
 import enum

@@ -1,6 +1,6 @@
-"""What a test does with S3 beside the worker: make buckets, list and read objects.
+"""A test's own access to S3: make buckets, list and read objects.
 
-Uses the endpoint directly, never through a fault proxy.
+It uses the endpoint directly, never through a fault proxy.
 """
 
 from contextlib import closing

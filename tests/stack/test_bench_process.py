@@ -1,4 +1,4 @@
-"""What the kernel says of a process, and what holds it."""
+"""The kernel's figures of a process, and the means to hold it back."""
 
 import os
 import signal

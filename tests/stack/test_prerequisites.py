@@ -1,4 +1,4 @@
-"""What is said when Java, Maven or a port is missing: one line that says what to do."""
+"""If Java, Maven or a port is missing, one line says what to do."""
 
 import hashlib
 import socket

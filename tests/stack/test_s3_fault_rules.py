@@ -20,7 +20,7 @@ STATUS, DROP = Action.STATUS, Action.DROP_ANSWER
 def test_rules_say_what_is_done_to_a_request(
     rules: list[Rule], requests: list[tuple[str, str]], actions: list[Action | None]
 ) -> None:
-    """The first that matches and is not used up; what was seen and done stays counted when they are cleared."""
+    """The first that matches and is not used up decides; the counts stay when the rules are cleared."""
     book = Rulebook()
     for rule in rules:
         book.add(rule)
