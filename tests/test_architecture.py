@@ -17,7 +17,7 @@ SERVICE = ROOT / "service" / "log_partitioner"
 MODULES = sorted(SERVICE.rglob("*.py"))
 MODULE_LINES_MAX = 400
 FUNCTION_LINES_MAX = 70
-PACKAGES = ("service", "pipeline", "tools", "bench")
+FOLDERS = ("service", "pipeline", "tests", "tools", "bench")
 SENTENCE_WITHOUT_SUBJECT = re.compile(r"(?:\A|\n\s*\n|[.;]\s|:\s(?=\s*[A-Z]))\s*((?i:what|where|of)\b[^.;]*)")
 
 
@@ -116,7 +116,7 @@ def sentences_without_subject(path: Path) -> Iterator[str]:
 
 def test_sentence_of_a_docstring_begins_with_its_subject() -> None:
     """A named thing, then the verb; `if` for conditions: not What, Where or Of."""
-    paths = (path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py")))
+    paths = (path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*.py")))
     found = [sentence for path in paths for sentence in sentences_without_subject(path)]
     assert not found, "\n".join(found)
 

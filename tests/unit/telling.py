@@ -45,5 +45,5 @@ def test_that_is_told_before() -> None:
 
 
 def test_that_is_silent() -> None:
-    """Of users, that is."""
+    """It says nothing of users."""
     sys.stdout.write("nothing")

@@ -1,4 +1,4 @@
-"""What must add up: each fault is said once, in its place; the same rules serve both audits."""
+"""The sums that must add up: each fault is said once, in its place; the same rules serve both audits."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_topic_partition_that_a_run_does_not_name() -> None:
 
 
 def test_range_of_a_run_that_is_not_committed() -> None:
-    """A backfill takes only what the group has committed; of TopicPartitions nobody asked for, nothing is said."""
+    """A backfill takes only offsets that the group has committed; other TopicPartitions are not judged."""
     lines = (RUN.topic_partitions[0], run_line(OTHER, 3, 9, 2, 0), run_line(TopicPartition("else", 0), 0, 99, 0, 0))
     assert of_run(replace(RUN, topic_partitions=lines)) == [
         Wrong(Kind.BACKFILL_WRONG, "[3, 9) is not below the committed offset 8", OTHER, 3)
@@ -172,7 +172,7 @@ def test_flush_record_against_itself() -> None:
 
 
 def test_flush_record_against_the_source() -> None:
-    """All that differs in one finding; without a record nobody knows a newest one."""
+    """All differences of a line are one finding; a line without records has no newest one."""
     assert list(judge_line(line(), Counted(8, 8, 1, 9, 5))) == []
     (wrong,) = judge_line(line(), Counted(9, 8, 0, 9, 6))
     text = "[0, 10): records is 8, counted 9; min_offset is 1, counted 0; timestamp_max_ms is 5, counted 6"
@@ -205,7 +205,7 @@ def test_flush_record_against_the_source() -> None:
 def test_flush_record_against_what_was_published(
     sums: Sums, good: Sums | None, expected: list[tuple[Kind, int]]
 ) -> None:
-    """What is missing is said once; what backfills make good must be exactly what is lacking."""
+    """Missing output is said once; backfills must make good exactly the entries that are lacking."""
     assert [(one.kind, one.number) for one in judge_published(TOTALS, [line()], sums, good)] == expected
 
 

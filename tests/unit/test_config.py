@@ -270,7 +270,7 @@ def test_quantity_that_is_none_is_refused_with_examples(
 
 
 def test_property_takes_numbers_and_booleans(environment: pytest.MonkeyPatch) -> None:
-    """A librdkafka property is text; what JSON and TOML have other types for is written as the library reads it."""
+    """A librdkafka property is text; JSON's and TOML's other types are written as the library reads them."""
     environment.setenv("LOGP_KAFKA__CLIENT_PROPERTIES", '{"socket.timeout.ms": 1000, "socket.keepalive.enable": true}')
     assert load().kafka.client_properties == {"socket.timeout.ms": "1000", "socket.keepalive.enable": "true"}
 

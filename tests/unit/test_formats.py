@@ -192,6 +192,6 @@ def test_messages_in_other_forms_fit_their_schema() -> None:
 
 
 def test_page_names_every_type_reason_and_version() -> None:
-    """What a reader compares with."""
+    """A reader compares with these words."""
     for word in [REFERENCES_TYPE, FLUSH_TYPE, ADOPTION_TYPE, BACKFILL_TYPE, *Reason]:
         assert f"`{word}`" in PAGE_TEXT

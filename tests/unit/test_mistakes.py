@@ -26,7 +26,7 @@ CANARY = "canary-7f3a"
 
 
 class Mistake(NamedTuple):
-    """What is set beside what is needed ("": not set at all), and what a line of the answer has to say."""
+    """Settings beside the needed ones ("": not set at all), and the words that a line of the answer must have."""
 
     number: int
     variables: dict[str, str]
@@ -90,7 +90,7 @@ ACCEPTED = [
 
 @pytest.fixture(autouse=True)
 def environment(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    """An environment with what is needed, and nothing else of ours."""
+    """An environment with the needed settings, and no others of ours."""
     for name in [name for name in os.environ if name.upper().startswith(PREFIX)]:
         monkeypatch.delenv(name)
     for name, value in NEEDED.items():
@@ -129,7 +129,7 @@ def test_mistake_in_a_setting_is_refused_with_the_next_step(
 def test_setting_that_only_looks_wrong_is_taken(
     mistake: Mistake, environment: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What can be understood is; what has a consequence elsewhere has a note."""
+    """A value that can be understood is taken; one with a consequence elsewhere has a note."""
     code, text = said_of(mistake, environment, capsys, command="check-config")
     assert code == 0
     assert mistake.said in text

@@ -69,7 +69,7 @@ def test_committed_takes_offsets_for_those_of_the_topic_of_now() -> None:
 
 
 def test_beginning_is_the_first_offset_there_is() -> None:
-    """Of one partition, if only one is named; nothing of a topic that was made anew was published."""
+    """One partition may be named alone; no record of a topic that was made anew was published."""
     rig, _ = flushed()
     rig.broker.remake("source", keep_offsets=True)
     rig.fill(P1, 9)
@@ -129,21 +129,21 @@ def test_skipped_offsets_leave_what_is_recorded_of_ways() -> None:
 
 
 def test_beginning_of_this_very_topic_publishes_everything_twice() -> None:
-    """The number is told; what retention has taken is not published again."""
+    """The command tells the number of records; those that retention has taken are not published again."""
     rig, _ = flushed()
     rig.broker.logs[P1].first_offset = 3
     assert costs(to(rig, "beginning")) == [(4, 0), (1, 0)]
 
 
 def test_offsets_that_are_in_order_are_left() -> None:
-    """What was asked for holds."""
+    """The request is met already."""
     rig, _ = flushed()
     for changes in (to(rig, "committed"), to(rig, "flushed")):
         assert [(one.after, one.note, one.is_met) for one in changes] == [(None, "it is there", True)] * 2
 
 
 def test_committed_drops_the_leader_epoch_of_a_partition_that_is_named() -> None:
-    """Its log was rewritten; of the others the epoch is kept, and without one nothing changes."""
+    """Its log was rewritten; the others keep their epoch, and one without an epoch does not change."""
     rig, _ = flushed()
     text = encode(rig.broker.topic_ids["source"])
     rig.broker.alter({P0: CommittedOffset(4, 7, text), P1: CommittedOffset(4, 7, text)})
@@ -215,7 +215,7 @@ def test_offset_that_is_set_back_by_hand_is_gone_on_at_for_ever() -> None:
 
 
 def test_flushed_goes_on_where_flush_records_end() -> None:
-    """What no flush record names is left, and what was asked for does not hold."""
+    """A TopicPartition that no flush record names is left, and its request is not met."""
     rig, _ = flushed()
     rig.broker.reset({P1: None})
     rig.broker.alter({P0: CommittedOffset(1)})
@@ -244,7 +244,7 @@ def test_flushed_takes_back_what_somebody_else_has_committed() -> None:
 
 
 def test_flushed_leaves_offsets_of_another_topic_and_of_a_log_that_has_none() -> None:
-    """What flush records name are offsets of that one, too, if brokers tell no ids."""
+    """Without topic ids from the brokers, the flush records' offsets may be those of the other topic."""
     rig, _ = flushed()
     rig.broker.alter({P0: CommittedOffset(1, None, encode("of another"))})
     rig.broker.logs[P1].first_offset = 9
@@ -376,7 +376,7 @@ def test_offsets_that_the_log_does_not_have_are_not_skipped(first: int, end: int
     ],
 )
 def test_offsets_are_skipped_only_where_a_worker_would_go_on(committed: CommittedOffset | None, problem: str) -> None:
-    """What lies before them would be lost, or be published twice."""
+    """Records before them would be lost, or published twice."""
     rig, _ = flushed()
     rig.broker.reset({P0: None})
     if committed is not None:

@@ -33,7 +33,7 @@ KEY = f"logs/user={canaries.USER}/date=2026-01-01/hour=00/20260101T000000Z-b00t-
     ],
 )
 def test_text_of_an_error_shows_no_user_and_still_leads_to_the_object(error: Exception, said: str) -> None:
-    """What the service has written is shown, users hashed; what a library has written may hold input, and is not."""
+    """The service's own text is shown, users hashed; a library's text may hold input, and is not shown."""
     assert said in privacy.describe(error)
     assert canaries.found_in(privacy.describe(error)) is None
 

@@ -80,7 +80,7 @@ class Run:
         self._injector = Injector(bed, self.fleet)
         self._active: list[tuple[Fault, float, Recovery]] = []
         self._ended_at_s = float("-inf")
-        # What workers of these names have written in a run before is not of this one.
+        # The lines that workers of these names wrote in an earlier run are skipped.
         logs = (ground.environment.directory / "workers").glob("*/worker.log")
         self._tails = {log.parent.name: LogTail(log, offset=log.stat().st_size) for log in logs}
         self._source = SourceThread(

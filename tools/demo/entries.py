@@ -13,7 +13,7 @@ from tools.demo.settings import GeneratorSettings
 MINUTE_US = 60_000_000
 DAY_US = 86_400_000_000
 
-# What real logs have as users; numbers because some products log account numbers.
+# Users as real logs have them; numbers because some products log account numbers.
 AWKWARD_USERS: tuple[str | int, ...] = (
     "../../x",
     "/etc/passwd",

@@ -125,7 +125,7 @@ class TopicWriter:
         self._count(chunk)
 
     def _write_in_transaction(self, chunk: list[GeneratedRecord]) -> None:
-        # What was written plainly before is acknowledged first, so that offsets can be told apart.
+        # Records that were written without a transaction are acknowledged first, so that offsets can be told apart.
         self._finish(self._plain)
         before = dict(self.produced.next_offsets)
         try:

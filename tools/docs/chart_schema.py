@@ -23,7 +23,7 @@ _QUANTITIES = {
     "seconds": r"^[0-9]+(\.[0-9]+)?(ms|s|m|min|h|d)$",
     "bytes": r"^[0-9]+(\.[0-9]+)?([KMGT]i?B|kB|[KMGT]i|B)$",
 }
-# What the templates compute with: values.yaml repeats these defaults, and they may not be unset.
+# The templates compute with these settings: values.yaml repeats their defaults, and they may not be unset.
 _NEEDED = {
     "flush": ["interval_s", "budget_s"],
     "spool": ["directory", "bytes_max"],
@@ -38,7 +38,7 @@ _PASSED_ON = {
     "resources", "updateStrategy", "podSecurityContext", "securityContext", "livenessProbe", "readinessProbe",
     "autoscaling.behavior", "pipeline.resources", "pipeline.livenessProbe",
 }  # fmt: skip
-# What a default does not tell.
+# Rules that a default does not tell.
 _REFINED: Mapping[str, Mapping[str, Any]] = {
     "replicaCount": {"minimum": 0},
     "topicPartitions": {"minimum": 0},
@@ -82,7 +82,7 @@ def chart_schema() -> str:
     schema = {"$schema": "http://json-schema.org/draft-07/schema#", **_closed(list(values_of()), depth=0)}
     schema["properties"]["config"] = _config()
     schema["properties"]["pipeline"]["properties"]["config"] = _pipeline_config()
-    # Of a chart that depends on this one: what it shares with all, and its YAML anchors.
+    # A chart that depends on this one may have values shared with all its charts, and YAML anchors.
     schema["properties"]["global"] = {"type": "object"}
     schema["patternProperties"] = {"^x-": {}}
     return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"

@@ -21,7 +21,7 @@ from tools.local.processes import ServerProcess
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
-# What S3Proxy 4.1.0 does with filesystem-nio2, found by experiment:
+# S3Proxy 4.1.0 with filesystem-nio2 does the following, as experiments have shown:
 # - A wrong SHA256, SHA1, CRC32, CRC32C, CRC64NVME or Content-MD5 is refused (400 BadDigest) and nothing is
 #   stored; a right one is returned by PUT, by HEAD with ChecksumMode=ENABLED and by GetObjectAttributes.
 # - If-None-Match: * is atomic: of several concurrent writers one wins and the others get 412

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 _REQUEST_TIMEOUT_S = 120  # new servers on a busy machine take their time
 
-# What the service writes is the proof and the index of all data: it is kept until someone decides otherwise.
+# The service's topics are the proof and the index of all data: they are kept until an operator decides otherwise.
 # In production the retention is at least the audit window, and never shorter than any reader's absence.
 _KEEP_FOREVER = {"retention.ms": "-1", "retention.bytes": "-1", "cleanup.policy": "delete"}
-# Of a backfill only the newest run record counts; it is where a restart goes on, and what the audit asks for.
+# Only the newest run record of a backfill counts: a restart goes on from it, and the audit asks for it.
 _KEEP_NEWEST = {"cleanup.policy": "compact"}
 
 

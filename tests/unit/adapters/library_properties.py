@@ -1,4 +1,4 @@
-"""What the client library itself makes of a property: asked by `debug=conf`, which prints what is no default."""
+"""The client library's own reading of a property, from `debug=conf`, which prints values that are no default."""
 
 from __future__ import annotations
 

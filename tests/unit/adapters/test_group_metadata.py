@@ -1,4 +1,4 @@
-"""Group metadata: two fields of the library's bytes; what cannot be read proves nothing."""
+"""Group metadata: two fields of the library's bytes; bytes that cannot be read prove nothing."""
 
 from __future__ import annotations
 

@@ -217,7 +217,7 @@ def test_commit_that_stays_retriable_past_the_deadline_is_unknown(bench: Bench) 
 def test_fatal_commit_is_unknown_and_never_repeated(bench: Bench, error: KafkaException) -> None:
     """A commit that the broker has but the library calls failed comes as a fatal error (KAFKA_FACTS T3).
 
-    What nobody has classified is treated as the worst.
+    An error that is not classified is treated as the worst.
     """
     bench.fail("commit", error)
     with pytest.raises(CommitUnknownError):
@@ -358,7 +358,7 @@ def test_abort_ends_ten_seconds_after_the_deadline_at_most(bench: Bench, slow_s:
 
 
 def test_prepare_makes_one_producer_and_commit_uses_it(bench: Bench) -> None:
-    """What is ready is not made again."""
+    """A producer that is ready is not made again."""
     bench.committer.prepare()
     bench.committer.prepare()
     assert bench.committer.is_ready
@@ -404,7 +404,7 @@ def test_prepare_that_is_never_answered_ends_by_the_deadline_it_is_given(bench: 
 def test_transaction_that_brokers_do_not_end_is_the_trouble_until_they_have(
     bench: Bench, seconds: float | None
 ) -> None:
-    """What was wrong before may be mended long since; the way on is told, and to whom (KAFKA_FACTS T20)."""
+    """An earlier trouble may be over; the new one names the command that shows the transaction (KAFKA_FACTS T20)."""
     bench.slow_down()
     bench.fail("init", *[kafka_error(KafkaError.CONCURRENT_TRANSACTIONS, retriable=True)] * 240)
     bench.committer.trouble = "topic references takes no message"

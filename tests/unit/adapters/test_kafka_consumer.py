@@ -384,7 +384,7 @@ def test_what_an_open_transaction_holds_up_is_told_until_more_is_handed_over(ben
 
 
 def test_end_is_a_lag_again_after_a_rewind(bench: Bench) -> None:
-    """What was handed over once and discarded is still to be read."""
+    """Records that were handed over once and discarded are still to be read."""
     bench.consume(scripted_message(9, error=KafkaError(KafkaError._PARTITION_EOF)))
     bench.adapter.seek(P0, CommittedOffset(2), deadline=soon())
     bench.library.marks = (0, 9)

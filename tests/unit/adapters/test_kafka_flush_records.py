@@ -181,7 +181,7 @@ def test_topic_partition_without_flush_record_is_looked_for_to_the_beginning(mon
 
 
 def test_newest_flush_records_are_read_so_far_and_no_further(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What has a committed offset and was not flushed for long is not looked for to the beginning."""
+    """The search for a TopicPartition with a committed offset ends before the topic's beginning."""
     topic = Topic([value(0), *[value(60, "another")] * 20_000])
     deadline = Deadline.after(10.0, CLOCK.now_s)
     topics = SourceTopics(FLUSH_RECORD.topic_ids)
@@ -192,7 +192,7 @@ def test_newest_flush_records_are_read_so_far_and_no_further(monkeypatch: pytest
 def test_what_cannot_be_read_is_passed_over_where_only_the_newest_are_asked_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A later version has written it, before a rollback: a committed offset is there, and is held against the rest."""
+    """A later version wrote it before a rollback; the committed offset is checked against the other flush records."""
     topic = Topic([value(0), b'{"format": 2}'])
     one = reader(topic, monkeypatch)
     topics = SourceTopics(FLUSH_RECORD.topic_ids)
@@ -205,7 +205,7 @@ def test_what_cannot_be_read_is_passed_over_where_only_the_newest_are_asked_for(
 
 
 def test_newest_flush_records_that_were_read_by_the_deadline_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first look tells of most; of one that is to be looked for in all of them it does not."""
+    """The deadline ends the search, unless a TopicPartition must be found: then it is an error."""
     topic = Topic([value(0), *[value(60, "another")] * 3_000])
     one = reader(topic, monkeypatch)
     clock = FakeClock()
@@ -226,7 +226,7 @@ def test_newest_flush_records_that_were_read_by_the_deadline_are_enough(monkeypa
 def test_history_that_retention_has_cut_is_told_where_it_may_have_named_somebody(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Who is named by what is left is known; who is found nowhere may have been flushed before, and is read anew."""
+    """If no record that is left names a TopicPartition, a record that is gone may have; it may be read anew."""
     topic = Topic([value(0)] * 9, [value(1)] * 3)
     one = reader(topic, monkeypatch)
     with capture_logs() as whole:
@@ -243,7 +243,7 @@ def test_history_that_retention_has_cut_is_told_where_it_may_have_named_somebody
 
 
 def test_partitions_are_read_on_while_one_of_them_may_have_newer_records(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is found first is not always the newest."""
+    """The flush record that is found first is not always the newest."""
     topic = Topic([value(10_000)] * 600, [value(minute) for minute in range(600)])
     assert ask(reader(topic, monkeypatch), APP_0) == {APP_0: 110}
     assert topic.read == [(0, 100), (1, 100), (0, 0), (1, 0)]

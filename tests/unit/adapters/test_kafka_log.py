@@ -1,4 +1,4 @@
-"""What the client library says, at a pace that a person can read, and what it tells of the brokers."""
+"""The client library's lines, at a pace that a person can read, and the state of the brokers that they tell."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_what_comes_again_is_said_at_distances_that_double() -> None:
 
 
 def test_pace_forgets_the_oldest_of_more_than_two_hundred_things() -> None:
-    """What it remembers is not said again at once; memory is bounded."""
+    """A line that it remembers is not said again at once; memory is bounded."""
     pace = Pace(FakeClock().now_s)
     assert [pace.times(number) for number in range(200)] == [1] * 200
     assert pace.times(0) == 0

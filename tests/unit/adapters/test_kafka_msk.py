@@ -103,7 +103,7 @@ def complaint(capsys: pytest.CaptureFixture[str], *command: str) -> str:
 def test_missing_package_and_region_are_named_at_the_start(
     environment: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: str
 ) -> None:
-    """Whatever reads the settings; what the way to log in decides is not decided twice."""
+    """Every command that reads the settings says so; a property that `kafka.auth` decides is refused."""
     environment.setattr("log_partitioner.config.checks.find_spec", lambda _name: None)
     environment.delenv("AWS_REGION")
     environment.delenv("AWS_DEFAULT_REGION", raising=False)

@@ -1,4 +1,4 @@
-"""What a worker asks of Kafka before it joins, and what it says of each answer; a scripted administrator."""
+"""A worker's checks of Kafka before it joins, and its words for each answer; a scripted administrator."""
 
 from __future__ import annotations
 

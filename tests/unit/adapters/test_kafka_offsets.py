@@ -78,7 +78,7 @@ def test_offset_is_committed_with_its_metadata_once_the_coordinator_is_there(adm
 
 @pytest.mark.parametrize("answer", [KafkaError.UNKNOWN_MEMBER_ID, kafka_error(KafkaError.NON_EMPTY_GROUP)])
 def test_group_with_live_members_is_named(admin: type[ScriptedAdmin], answer: int | Exception) -> None:
-    """What the broker calls an unknown member is somebody who lives."""
+    """The broker says unknown member, or non-empty group, if members live."""
     admin.answers.append(answer)
     with pytest.raises(SourceError, match="group g has live members: stop its workers first"):
         commit()

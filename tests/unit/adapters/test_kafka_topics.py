@@ -39,7 +39,7 @@ class Consumer:
         return [confluent_kafka.TopicPartition(one.topic, one.partition, told[one.offset]) for one in asked]
 
     def list_topics(self, topic: str | None = None, *, timeout: float) -> Any:
-        """Give all there are; of one of them, if it is asked for."""
+        """Give all topics, or the one that is asked for."""
         assert timeout > 0
         found = {name: SimpleNamespace(error=None, partitions={1: 1, 0: 0}) for name in ("app-b", "app-a", "web", "x")}
         found["app-gone"] = SimpleNamespace(error=KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART), partitions={})

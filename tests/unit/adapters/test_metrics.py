@@ -32,7 +32,7 @@ def test_labels_are_closed_sets_and_name_no_user(name: str) -> None:
 
 
 def test_exposition_is_read_by_a_parser_and_counters_end_in_total() -> None:
-    """What a scrape gets."""
+    """A scrape gets this text."""
     metrics = PrometheusMetrics()
     metrics.add("references", 3)
     metrics.add("flushes", reason="interval", outcome="committed")
@@ -50,7 +50,7 @@ def test_exposition_is_read_by_a_parser_and_counters_end_in_total() -> None:
 
 
 def test_series_that_is_forgotten_is_gone() -> None:
-    """What another worker owns is not ours to report; forgetting twice is no error."""
+    """A worker does not report another worker's TopicPartition; it may forget one twice."""
     metrics = PrometheusMetrics()
     metrics.set("lag_records", 5, topic="source", partition="0")
     metrics.set("lag_records", 6, topic="source", partition="1")

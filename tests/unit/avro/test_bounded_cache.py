@@ -14,7 +14,7 @@ def cache_of(made: list[str], weight_max: int) -> BoundedCache[str, str]:
 
 
 def test_value_asked_for_again_is_not_made_again() -> None:
-    """What is kept costs nothing the second time."""
+    """A kept value costs nothing the second time."""
     made: list[str] = []
     cache = cache_of(made, 10)
     assert [cache.get("aa"), cache.get("aa")] == ["AA", "AA"]

@@ -63,7 +63,7 @@ def test_committed_offset_carries_the_leader_epoch_of_the_last_record() -> None:
 
 
 def test_closed_batch_is_a_value_that_later_records_do_not_change() -> None:
-    """What is recorded after the close is of the next batch, and what is committed is what was closed."""
+    """Records after the close belong to the next batch; the commit takes the closed one."""
     ledgers = Ledgers()
     ledgers.start(B, CommittedOffset(7))
     ledgers.start(A, CommittedOffset(5))

@@ -1,4 +1,4 @@
-"""What one flush says, as messages: references by object, a flush record in parts, dead letters."""
+"""The messages of one flush: references by object, a flush record in parts, dead letters."""
 
 from __future__ import annotations
 
@@ -227,7 +227,7 @@ def test_record_of_a_backfill_is_keyed_by_its_batch() -> None:
     assert decode_backfill_record(message.value or b"") == record
 
 
-# What a message weighs on its way, and what is done with a dead letter that its topic does not take.
+# The size of a message on its way, and dead letters that are too large for their topic.
 
 LETTER = DeadLetter(RECORD, Reason.NO_USER, "why", (0,))
 LIMIT = OUR_HEADERS_BYTES + BATCH_BYTES + 4_000

@@ -73,7 +73,7 @@ def groups(made: Plan) -> list[int | None]:
 
 
 def test_rows_of_more_topic_partitions_than_a_line_names_are_cut() -> None:
-    """In the order of arrival, each part with some; where all fit, or the batch has few, nothing is cut."""
+    """Each part has some TopicPartitions, in the order of arrival; if all of them fit, nothing is cut."""
     types, rows = EntryTypes(WIDE), empty_rows()
     for offset in range(4_000):
         record = SourceRecord(TopicPartition("t" * 249, offset % 400), offset, None, None, None, ())
@@ -168,7 +168,7 @@ def test_layout_decides_whether_partition_keys_are_packed(
 
 
 def test_hour_of_many_partition_keys_has_a_pack_of_its_own() -> None:
-    """Others share one; what is large counts for neither."""
+    """Hours with fewer share one; a large PartitionKey counts for neither."""
     types, rows, tp = EntryTypes(WIDE), empty_rows(), TopicPartition("app", 0)
     for hour, count in ((3, HOUR_PARTS_MIN), (4, HOUR_PARTS_MIN - 1), (5, HOUR_PARTS_MIN - 1)):
         for n in range(count + (hour == 5)):
@@ -182,7 +182,7 @@ def test_hour_of_many_partition_keys_has_a_pack_of_its_own() -> None:
 
 
 def test_types_that_share_names_share_a_pack_whatever_their_types() -> None:
-    """Each value has a field that takes it; what has less than half of its names there begins another pack."""
+    """Each value has a field that takes it; a type with less than half of its names there begins another pack."""
     entries = [{"a": 1}, {"a": "x"}, {"a": 2**60}, {"a": None, "b": 1}, {"a": 1.5}, {"c": "x", "d": 1, "e": 1},
                {"A": 1}, {"a": {}}, {"a": {"k": 1}}, {"e": "x", "a": 1}, {"a": {"k": "x"}},
                {"c": 1, "x": 1, "y": 1}]  # fmt: skip

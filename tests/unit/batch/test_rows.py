@@ -161,7 +161,7 @@ def test_run_is_read_once_from_its_beginning_to_its_end(monkeypatch: pytest.Monk
 
 @FAST
 def test_spill_frees_the_memory_of_texts_and_of_nothing_else(*, is_fast: bool) -> None:
-    """What no spilling frees is bounded by a flush."""
+    """A flush bounds the rest, which no spill frees."""
     rows = filled(keyed("ann"), keyed("bob"), is_fast=is_fast)
     fixed = rows.fixed_bytes
     assert rows.text_bytes < rows.memory_bytes <= rows.text_bytes + 2 * TEXT_BYTES
@@ -194,7 +194,7 @@ def test_spill_that_is_refused_leaves_the_rows_whole_and_may_be_tried_again(
 
 @pytest.mark.skipif(not native.IS_INSTALLED, reason="make native")
 def test_piece_that_is_shorter_than_its_texts_ends_the_reading() -> None:
-    """Compiled code trusts no piece: what is not there is an error, and never another row's text."""
+    """Compiled code trusts no piece: a missing text is an error, and never another row's text."""
     batch = FakeSpool().open("b1")
     rows = filled(keyed("ann"), keyed("bob"), is_fast=True)
     rows.spill(batch.append)
@@ -203,7 +203,7 @@ def test_piece_that_is_shorter_than_its_texts_ends_the_reading() -> None:
 
 
 class _Forgetful:
-    """A spool that keeps nothing: what is measured is what is in memory."""
+    """A spool that keeps nothing, so that only memory is measured."""
 
     class _Object:
         size = 0
@@ -224,7 +224,7 @@ class _Forgetful:
 
 
 def measured(make: Callable[[int], None], count: int) -> int:
-    """Give the bytes that so many calls leave in memory; what Python keeps for reuse is given up before."""
+    """Give the bytes that so many calls leave in memory, after Python has freed the memory that it kept for reuse."""
     gc.collect()
     tracemalloc.start()
     try:

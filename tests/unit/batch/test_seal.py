@@ -28,7 +28,7 @@ def opened() -> FakeBatchSpool:
 
 
 def test_block_ends_at_its_bytes_and_with_its_partition_key() -> None:
-    """What a reader takes apart at once is bounded; no block holds rows of two."""
+    """A reader decodes a bounded block at a time; no block holds rows of two PartitionKeys."""
     spool = opened()
     rows = keyed_rows([(f"user-{n % 3}", 10, {"a": "x" * 90}) for n in range(30)])
     (one,) = sealed_objects(rows, spool, seal_rules(layout="pack", block_bytes=400))

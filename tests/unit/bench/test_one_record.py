@@ -1,4 +1,4 @@
-"""What one legal record takes of memory is what is counted, and at most so many times its bytes while it is in hand."""
+"""A legal record takes the memory that is counted, and at most so many times its bytes while it is in hand."""
 
 from __future__ import annotations
 

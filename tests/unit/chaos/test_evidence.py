@@ -41,7 +41,7 @@ def test_page_shows_what_was_found(tmp_path: Path) -> None:
 
 
 def test_run_whose_logs_broke_a_rule_lost_nothing(tmp_path: Path) -> None:
-    """What its audit found and why it is not clean are two rows."""
+    """The audit's findings and the reason why the run is not clean are two rows."""
     page = _page(tmp_path, chaos=RUN | {"violations": ["verify-logs: exit code 1"]})
     assert "**entries lost** | **0** |" in page
     assert "another reason | 1: below |" in page

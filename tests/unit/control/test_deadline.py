@@ -5,7 +5,7 @@ from tests.fakes.clock import FakeClock
 
 
 def test_deadline_counts_down_to_zero_and_not_below() -> None:
-    """What is left shrinks as time goes by; a spent budget is zero."""
+    """The rest shrinks as time goes by; a spent budget is zero."""
     clock = FakeClock()
     deadline = Deadline.after(10, clock.now_s)
     assert (deadline.remaining_s(), deadline.has_passed()) == (10, False)

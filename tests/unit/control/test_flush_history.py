@@ -1,4 +1,4 @@
-"""What flush records say of TopicPartitions without a committed offset, and of other groups."""
+"""Flush records tell of TopicPartitions without a committed offset, and of other groups."""
 
 from __future__ import annotations
 
@@ -121,14 +121,14 @@ THEIRS = record(30, 100, group_id="another")
 
 
 def test_adoption_by_the_group_says_where_it_goes_on() -> None:
-    """As a flush record of its own does; one by another group says nothing of ours."""
+    """The group goes on as after a flush record of its own; an adoption by another group has no effect on it."""
     assert of(adoption(GROUP, "old", 100)) == {APP_0: 100}
     assert of(adoption(GROUP, "old", 100, minute=40), record(70, 300)) == {APP_0: 300}
     assert of(adoption("another", GROUP, 100)) == {}
 
 
 def test_group_that_flushes_the_same_topic_is_foreign() -> None:
-    """Unless it is accepted by name, or nobody needs to be alone on that topic."""
+    """It is not if its name is accepted, or if our group need not be alone on that topic."""
     assert foreign_to(OURS, record(1, 50), THEIRS) == [Foreign("other", "another", (APP_0, 100))]
     assert foreign_to(OURS, record(1, 50)) == []
     assert foreign_to(OURS._replace(accepted=["another"]), THEIRS) == []
@@ -146,7 +146,7 @@ def test_group_of_another_topic_of_the_same_name_is_not_foreign() -> None:
 
 
 def test_adopted_group_is_part_of_the_history_up_to_the_adopted_offset() -> None:
-    """What it flushes beyond is not; nor is another adoption of it."""
+    """Its later flushes are not, nor is another adoption of it."""
     adopted = adoption(GROUP, "another", 100)
     assert foreign_to(OURS, THEIRS, adopted) == []
     assert foreign_to(OURS, THEIRS, adopted, record(50, 101, group_id="another")) == [
@@ -178,7 +178,7 @@ def test_flushes_of_an_adopted_group_where_nothing_was_adopted_are_of_another_gr
 
 
 def test_adopted_group_that_a_person_had_set_back_before_is_part_of_the_history() -> None:
-    """What it had flushed further, long before the adoption, was not flushed since; what it flushes after it was."""
+    """Flushes beyond the adopted offset, long before the adoption, do not make the group foreign; later ones do."""
     further, again = record(10, 1000, group_id="another"), record(30, 500, group_id="another")
     adopted = adoption(GROUP, "another", 500, minute=40)
     for some in permutations([further, again, adopted]):

@@ -122,7 +122,7 @@ def test_slow_flush_raises_the_estimate_by_a_bounded_factor() -> None:
 
 
 def test_small_batch_says_little_of_what_a_large_one_takes() -> None:
-    """What every flush costs hides what grows with it."""
+    """The fixed cost of a flush hides the cost that grows with the batch."""
     small = FlushWork(entries=1, row_bytes=100, objects=1, messages=1)
     cost = FlushCost()
     for seconds in (0.001, 0.3):

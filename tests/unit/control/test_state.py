@@ -45,7 +45,7 @@ def test_assignment_grows_and_shrinks_and_each_change_is_a_generation() -> None:
 def test_what_was_handed_over_and_not_recorded_is_to_be_sought(
     state: WorkerState, to_seek: frozenset[TopicPartition]
 ) -> None:
-    """As far as it is owned: nobody may seek what somebody else owns. What is new has no place yet."""
+    """Only owned TopicPartitions are sought, because another worker may own the others. A new one has no place yet."""
     assert state.to_seek == to_seek
 
 
@@ -57,7 +57,7 @@ def test_state_that_would_seek_what_is_not_owned_is_a_bug() -> None:
 
 @pytest.mark.parametrize("phase", [Phase.STOPPED, Phase.FAILED])
 def test_end_is_for_good_and_still_releases(phase: Phase) -> None:
-    """W6: closing the consumer revokes; the generation is nobody's any more."""
+    """W6: closing the consumer revokes; no worker has the generation any more."""
     state = OWNING.ended(phase)
     assert state.ended(Phase.FAILED) == state
     assert (state.phase, state.releasing(ONLY_A)) == (phase, replace(state, owned=ONLY_B))
@@ -104,7 +104,7 @@ def test_commits_double_the_size_until_there_is_no_bound_any_more() -> None:
 
 
 def test_size_of_a_batch_survives_a_rebalance() -> None:
-    """What was too much before is too much after it."""
+    """A batch that was too large before is too large after it."""
     state = discarded(OWNING).releasing(AB).owning(ONLY_C).resumed()
     assert state.size_max == (500, 50)
 

@@ -90,7 +90,7 @@ BY_ID = [adopts("b", "a", 100, topic_id="one")]
 def test_lineage_has_of_an_adopted_group_what_ends_at_the_adopted_offset(
     group_id: str, adoptions: list[Adoption], asked: tuple[Any, ...], *, has: bool
 ) -> None:
-    """Of a group that was renamed twice, too; the rest, and a topic that was made anew, is foreign."""
+    """This holds for a group that was renamed twice; later offsets, and a topic that was made anew, are foreign."""
     assert Lineage(group_id, adoptions).has(*asked) is has
 
 

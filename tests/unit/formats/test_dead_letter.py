@@ -48,7 +48,7 @@ def test_headers_of_a_dead_letter_are_the_records_own_and_then_ours() -> None:
 
 
 def test_headers_of_format_1_are_those_of_the_golden_file() -> None:
-    """What is written today is read by tomorrow's readers, and the other way round."""
+    """Tomorrow's readers read the headers of today, and today's readers those of tomorrow."""
     golden: list[Any] = json.loads(GOLDEN.read_text())
     as_bytes = [(name, bytes.fromhex(value["hex"]) if isinstance(value, dict) else value and value.encode())
                 for name, value in golden]  # fmt: skip
@@ -134,7 +134,7 @@ def test_message_is_cut_and_holds_what_utf8_can() -> None:
     ids=lambda change: repr(change)[:40],
 )
 def test_headers_that_are_not_ours_are_refused(change: tuple[str, bytes | None]) -> None:
-    """What is missing or malformed is an error of the reader's, not a guess."""
+    """A missing or malformed header is an error of the reader; the reader guesses nothing."""
     headers = [header for header in headers_of(LETTER, batch_id="b1", group_id="g") if header[0] != change[0]]
     with pytest.raises(ValueError, match=r"lp-|utf-8"):
         parse_headers([*headers, change])

@@ -118,7 +118,7 @@ def test_event_is_read_as_it_was_written(kind: type[LogEvent], *, only_required:
 
 
 def test_odd_value_costs_no_line() -> None:
-    """What a field cannot hold is written as text: logging raises nothing."""
+    """A value that its field cannot hold is written as text: logging raises nothing."""
     assert read(log_events.WorkerLeft(message=ValueError("why"))).fields["message"] == "ValueError('why')"  # type: ignore[arg-type]
 
 

@@ -12,7 +12,7 @@ def test_topic_partition_is_named_as_kafka_names_it() -> None:
 
 
 def test_size_of_a_record_counts_key_value_and_headers() -> None:
-    """What a record weighs in a limit; nulls weigh nothing."""
+    """A limit counts their bytes; nulls have none."""
     record = SourceRecord(TopicPartition("app", 3), 0, None, b"key", b"value", (("h", b"12"), ("none", None)))
     assert record.size == 3 + 5 + 3 + 4
     assert record._replace(key=None, value=None, headers=()).size == 0

@@ -1,4 +1,4 @@
-"""What is no projection of the golden object's schema; that others give the exact one is in tests/property."""
+"""Values that are no projection of the golden object's schema; tests/property shows that others give the exact one."""
 
 import json
 from typing import Any

@@ -196,12 +196,12 @@ def test_number_of_any_form_is_no_reason_to_refuse_an_entry(number: bytes) -> No
     ],
 )
 def test_text_of_each_entry_is_its_part_of_the_record(form: Form, value: bytes, texts: list[bytes]) -> None:
-    """A row is kept as the text that the producer wrote; what separates entries is no entry's."""
+    """A row is kept as the text that the producer wrote; separators belong to no entry."""
     assert [text for _, _, text, _ in decode(value, form, field="entries").entries] == texts
 
 
 def test_topic_with_an_entries_path_may_carry_all_forms_at_once() -> None:
-    """An object without the field is an entry; what stands around the entries of an envelope is kept beside them."""
+    """An object without the field is an entry; an envelope's other fields are kept beside its entries."""
     assert decode(b'{"n": 1}', field="entries") == Decoded([(0, {"n": 1}, b'{"n": 1}', None)], [], 8)
     assert entries_of(decode(b'[{"n": 1}]', field="entries")) == [(0, {"n": 1})]
     decoded = decode(b'{"user": "ann", "entries": [{"n": 1}, {"n": 2}]}', field="entries")
@@ -226,7 +226,7 @@ def test_topic_with_an_entries_path_may_carry_all_forms_at_once() -> None:
 def test_text_that_is_split_gives_its_elements_and_what_is_around_them(
     value: bytes, entries: list[Any], envelope: Any
 ) -> None:
-    """Brackets and quotes alone tell where elements end; an empty one is one. Of duplicate keys the last wins."""
+    """Brackets and quotes alone tell where elements end; an element may be empty. The last of duplicate keys wins."""
     decoded = decode(value, field="entries")
     assert (entries_of(decoded), around(decoded)) == (entries, envelope)
 
@@ -250,7 +250,7 @@ def test_text_that_is_split_gives_its_elements_and_what_is_around_them(
     ],
 )
 def test_envelope_that_is_damaged_around_its_entries_is_bad_as_a_whole(value: bytes, reason: Reason) -> None:
-    """Where user and time may stand in the damaged part, no entry is guessed at."""
+    """The damaged part may have held user and time, so no entry is guessed."""
     assert reasons(decode(value, field="entries")) == [(None, reason)]
 
 

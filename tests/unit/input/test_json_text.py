@@ -59,7 +59,7 @@ def test_number_that_a_double_does_not_hold_is_rounded_and_counted_or_kept(text:
      b"1.7976931348623157e308", b"0.0000000000000000000000000000"],
 )  # fmt: skip
 def test_number_that_a_double_holds_is_a_float_and_not_counted(text: bytes) -> None:
-    """What survives the way to a double and back is not text."""
+    """A number that survives the way to a double and back is not kept as text."""
     decoder = JsonDecoder(keep_inexact_text=True)
     value = decoded(decoder, text)
     assert type(value) is float

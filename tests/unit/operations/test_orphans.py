@@ -99,7 +99,7 @@ P0, P1, P2 = (TopicPartition("references", number) for number in range(3))
 def test_topic_reaches_back_to_the_latest_beginning_of_its_partitions(
     begins: Mapping[TopicPartition, tuple[int, int | None]], reach_ms: int | None
 ) -> None:
-    """A reference may be in any; of one that has lost everything nobody knows what it had."""
+    """A reference may be in any partition; if one has lost all its records, the reach is not known."""
     assert reach_of(begins) == reach_ms
 
 

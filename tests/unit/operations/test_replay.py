@@ -201,7 +201,7 @@ def test_replay_beside_another_one_is_fenced_or_finds_it_done(point: str) -> Non
 
 
 def test_replay_takes_only_the_dead_entries_of_a_record_with_others() -> None:
-    """Those that were delivered do not come twice; what stands around them comes along."""
+    """Delivered entries do not come twice; the text around the dead ones comes along."""
     world = World(
         dead(1, b'[{"user": "a"}, {"n": 1.0}, 3]', indexes=(1, 2), of=3), dead(2, b"[1,2]", indexes=(0, 1), of=2)
     )

@@ -219,7 +219,7 @@ def test_epoch_is_read_by_its_unit_or_by_its_magnitude(read: Read, value: Any, u
 @pytest.mark.parametrize("unit", ["auto", "s", "ms", "us", "ns"])
 @pytest.mark.parametrize("value", [1e308, -1e308, 1.7e303, 10**4299, -(10**4299), "9" * 20 + "." + "9" * 20, "1" * 21])
 def test_number_of_any_size_in_any_unit_does_not_raise(value: Any, unit: EpochUnit) -> None:
-    """What is far beyond any calendar is absurd or no time, never an exception."""
+    """A number far beyond any calendar is absurd or no time, never an exception."""
     time_us = by_worker(value, unit)
     assert (
         time_us is None or is_absurd(time_us, record_timestamp_ms=None, rules=TimeSettings()) or isinstance(value, str)

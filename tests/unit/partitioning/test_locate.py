@@ -62,7 +62,7 @@ def found_at(path: str, record: SourceRecord = RECORD) -> list[Any]:
     ],
 )
 def test_path_of_each_kind_finds_its_value_or_nothing(path: str, found: Any) -> None:
-    """What is absent, null or no text is None, wherever it is looked for."""
+    """An absent value, a null or broken text is None on every kind of path."""
     assert found_at(path) == [found] * 2
 
 
@@ -70,7 +70,7 @@ def test_path_of_each_kind_finds_its_value_or_nothing(path: str, found: Any) -> 
     "key", [None, b"", b"\xff", b"plain", b"[1]", b"{", rb'{"user":"\ud800"}', b"[" * 100_000, b"1" * 5000]
 )
 def test_record_key_that_is_no_object_names_nobody(key: bytes | None) -> None:
-    """Keys of other producers are whatever they are; looking into them never raises."""
+    """Other producers' keys may be anything; a look into them never raises."""
     assert found_at("key:user", RECORD._replace(key=key)) == [None] * 2
 
 

@@ -1,4 +1,4 @@
-"""Where an entry goes: user, event time, date, hour; and users as paths (DESIGN 3.1, 4.5)."""
+"""The place of an entry: user, event time, date, hour; and users as paths (DESIGN 3.1, 4.5)."""
 
 from typing import Any
 from urllib.parse import unquote
@@ -66,7 +66,7 @@ def test_entry_with_all_it_takes_is_placed_by_user_date_and_hour() -> None:
     ],
 )
 def test_user_is_the_first_that_a_path_yields(entry: dict[str, Any], user: str | None) -> None:
-    """Strings and integers name somebody; what is no user by setting, or of another type, is passed over."""
+    """Strings and integers name a user; `user.no_values` and values of other types are passed over."""
     placed = place(entry, envelope={"user": "eve"})
     assert (placed.key.user if isinstance(placed, Placement) else None) == user
 
@@ -82,13 +82,13 @@ def test_user_is_the_first_that_a_path_yields(entry: dict[str, Any], user: str |
 def test_entry_without_a_user_says_what_stands_at_the_paths_or_gets_the_configured_name(
     entry: dict[str, Any], why: str
 ) -> None:
-    """By policy; what stands there is told by kind, never by value."""
+    """The policy decides; the reason tells the kind of the values there, never the values."""
     assert place(entry) == Rejection(Reason.NO_USER, f"no path of user.paths yields a user{why}")
     assert place(entry, missing_user="unknown").key.user == "unknown"
 
 
 def test_user_that_is_too_long_is_none_under_either_policy() -> None:
-    """Nobody's entries are put under a name that stands for others."""
+    """No user's entries are put under a name that stands for others."""
     assert place({"user": "x" * USER_CHARS_MAX}).key.user == "x" * USER_CHARS_MAX
     for missing_user in (None, "unknown"):
         dead = place({"user": "x" * (USER_CHARS_MAX + 1)}, missing_user=missing_user)

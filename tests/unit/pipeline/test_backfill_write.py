@@ -1,4 +1,4 @@
-"""What one task of a backfill writes: every entry once, numbers of its own, lines of a PartitionKey in order."""
+"""One task of a backfill writes every entry once, under numbers of its own, each PartitionKey's lines in order."""
 
 import io
 import json

@@ -116,7 +116,7 @@ def retired_rows(world: World) -> tuple[str, Retired]:
 
 
 def test_retired_object_is_judged_by_the_rows_that_the_table_has() -> None:
-    """As many as it had are clean; where one is gone its entry is missing, and its reference says too much."""
+    """If the table has all its rows the audit is clean; a lost row is a missing entry and a wrong reference."""
     world = clean_world().build()
     name, retired = retired_rows(world)
     del world.objects[name]
@@ -129,7 +129,7 @@ def test_retired_object_is_judged_by_the_rows_that_the_table_has() -> None:
 
 
 def test_object_of_an_erased_user_is_not_missing() -> None:
-    """Up to the offsets at which the user was erased; what was announced later must be there."""
+    """This holds up to the offsets at which the user was erased; objects that were announced later must be there."""
     world = clean_world().build()
     name, retired = retired_rows(world)
     del world.objects[name]

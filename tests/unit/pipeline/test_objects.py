@@ -186,7 +186,7 @@ def test_versions_of_one_key_are_two_objects() -> None:
 
 
 def test_deletion_takes_the_named_version_only(bucket: _Versions) -> None:
-    """What was put over it stays; a deletion that names no version hides the key, and frees no byte."""
+    """A later version stays; a deletion that names no version hides the key, and frees no byte."""
     first, second = bucket.put(WRITTEN.content), bucket.put(b"another object")
     store = objects_of(bucket)
     store.delete([Address("data", OBJECT_KEY, first)])
@@ -224,7 +224,7 @@ def test_body_that_stays_broken(bucket: _Versions) -> None:
 
 
 def test_spans_of_an_object_give_what_lies_in_one_of_them() -> None:
-    """Where they are cut off, and what is between them, is nowhere."""
+    """Bytes between the spans, or beyond their ends, are an error."""
     content = Content(((0, b"0123"), (8, b"89ab")))
     assert (content.of(1, 3), content.of(8, 4)) == (b"123", b"89ab")
     for start, length in ((2, 3), (5, 1), (7, 2), (11, 2)):
@@ -259,27 +259,27 @@ def test_altered_bytes_of_a_whole_object_are_refused(bucket: _Versions, checksum
 
 
 def test_an_unknown_checksum_is_no_proof(bucket: _Versions) -> None:
-    """Of a newer version of this code: refused, not passed over."""
+    """A newer version of this code may have written it: the reader refuses it and does not pass it over."""
     bucket.put(BODY)
     with pytest.raises(ObjectError, match=r"s3://data/p/pack/b-0\.avro .*unknown algorithm crc64nvme"):
         objects_of(bucket).read(replace(WHOLE, checksum=Checksum("crc64nvme", "00")))
 
 
 def test_bytes_of_a_part_have_no_checksum_of_their_own(bucket: _Versions) -> None:
-    """The checksum is that of all bytes: what a span of them holds is proven by the audit, which reads them all."""
+    """The checksum is that of all bytes: the audit, which reads all of them, proves the bytes of a span."""
     bucket.put(b"0123456788")
     part = replace(PART, ranges=((0, 4),))
     assert objects_of(bucket).read(replace(WHOLE, parts=(part,))) == Content(((0, b"0123"),))
 
 
 def test_schema_that_is_no_text(bucket: _Versions) -> None:
-    """It is named as everything else that cannot be read."""
+    """The error names it, as it names every object that cannot be read."""
     bucket.put(b"\xff\xfe")
     with pytest.raises(ObjectError, match=r"s3://data/p/pack/b-0\.avro is no text"):
         objects_of(bucket).read_text("data", OBJECT_KEY)
 
 
-# Objects are deleted a thousand at a time; what S3 refuses is asked for again, and then an error.
+# Objects are deleted a thousand at a time; a refused one is asked for again, and then an error.
 
 
 @pytest.fixture
@@ -315,7 +315,7 @@ def test_more_than_s3_takes_at_once(stubbed: tuple[Objects, Stubber]) -> None:
 
 
 def test_refused_once(stubbed: tuple[Objects, Stubber]) -> None:
-    """Only what was refused is asked for again; what is not there is deleted."""
+    """Only refused objects are asked for again; an absent object counts as deleted."""
     store, stubber = stubbed
     expect(stubber, ["a", "b", "c"], refused={"b": "InternalError", "c": "NoSuchKey"})
     expect(stubber, ["b"])

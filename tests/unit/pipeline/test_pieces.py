@@ -95,14 +95,14 @@ def test_a_task_is_bounded() -> None:
 
 
 def test_small_files_are_spread_evenly() -> None:
-    """Where every object has one reference, tasks get as many."""
+    """If every object has one reference, all tasks get the same number of them."""
     references = list(chain(*(packed([100], number=number) for number in range(100))))
     shares = share_out(references, tasks=4)
     assert Counter(len(share) for share in shares) == {25: 4}
 
 
 def test_a_share_is_small_on_its_way() -> None:
-    """What is sent to a task costs some tens of bytes for each reference."""
+    """A task's share takes some tens of bytes for each reference."""
     references = packed([50] * 1000)
     (share,) = share_out(references, tasks=1)
     encoded = encode_share(share)

@@ -49,7 +49,7 @@ def test_what_is_no_reference(value: bytes | None) -> None:
 
 
 def test_every_line_of_a_message_is_a_reference() -> None:
-    """In the order of messages and lines; what comes again, as a line or as a message, is one."""
+    """References come in the order of messages and lines; a line or message that comes again gives none."""
     pack = write_object(Entry(PartitionKey(f"u{at}", *KEY[1:]), {"n": at}) for at in range(4))
     halves = [encode_message(one) for one in split_message(pack.message, lines_max=2)]
     messages = [message(at, value) for at, value in enumerate([*halves, *halves, encode_message(pack.message)])]
@@ -116,7 +116,7 @@ def test_an_altered_schema_is_refused(is_carried: bool) -> None:  # noqa: FBT001
 
 
 def test_spans_of_event_times() -> None:
-    """Every entry is in one; of too many the closest are joined."""
+    """Every entry is in one; if there are too many, the closest are joined."""
 
     def spans(*times: tuple[int, int], spans_max: int = 20) -> list[tuple[int, int]]:
         made = [

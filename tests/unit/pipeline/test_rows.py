@@ -110,7 +110,7 @@ def test_rest_counts_by_its_text() -> None:
 
 
 def test_small_rows_fill_batches() -> None:
-    """Where rows are small their number is the bound."""
+    """If rows are small, their number is the bound."""
     batches = gathered(file_of({"n": number} for number in range(10_000)))
     assert offsets_in(batches) == list(range(10_000))
     assert (len(batches), max(batch.num_rows for batch in batches) <= 8192) == (2, True)
@@ -138,7 +138,7 @@ def compatible() -> list[dict[str, Any]]:
 def test_the_table_is_the_same_for_every_layout(values: list[dict[str, Any]], codec: Codec) -> None:
     """Entries of many users in one pack or in a file each: the same columns, the same values in them.
 
-    What is `{}` in all entries of one user is an object without fields, though others of the pack have fields in it.
+    If a value is `{}` in all entries of one user, it is an object without fields, though other users have fields in it.
     """
     entries = users(values)
     pack = write_object(entries, codec=codec)

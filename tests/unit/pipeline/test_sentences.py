@@ -1,4 +1,4 @@
-"""What jobs say when they are done: what came of it, with units, and where that is."""
+"""The last words of jobs: their outcome, with units, and its place."""
 
 from collections import Counter
 
@@ -45,7 +45,7 @@ def test_compact_says_what_became_of_files_and_objects(settings: JobSettings) ->
 
 
 def test_compact_says_what_it_would_do_and_why_it_would_leave_the_rest(settings: JobSettings) -> None:
-    """Hour by hour what it would rewrite; of everything else how much there is, by reason."""
+    """It lists the hours that it would rewrite, and counts the others by reason."""
     hours = [FileHour(500_000, 6, {0: 7}, files=12, bytes=3 * 2**20)]
     left = Counter({Left.FEW_FILES: 3, Left.NOT_PASSED: 1, Left.GROWN: 1})
     found = Foreseen(
@@ -85,7 +85,7 @@ def test_backfill_says_what_it_would_publish_and_what_it_has(settings: JobSettin
 
 
 def test_erase_says_which_objects_hold_the_user(settings: JobSettings) -> None:
-    """Rows by table, objects with the end of each, topics; where it is recorded."""
+    """It lists rows by table, objects with the end of each, topics, and the table that records the erasure."""
     objects = [
         Holder("my-logs", "logs/user=ann/1.avro", 2048, is_shared=False, end="nothing deletes it"),
         Holder("my-logs", "logs/pack/1.avro", 2**21, is_shared=True, end="nobody knows"),

@@ -26,7 +26,7 @@ def cuts(messages: Iterable[SourceRecord], stops: Offsets, bounds: Bounds = BOUN
 
 
 def test_a_slice_has_as_many_references_as_it_may() -> None:
-    """Three, three and four are ten; what would be the eleventh begins the next."""
+    """Three, three and four are ten; the message with the eleventh begins the next slice."""
     messages = [message(0, at, references) for at, references in enumerate([3, 3, 4, 1, 9])]
     assert cuts(messages, {0: 7}) == [(10, {0: 3}), (10, {0: 7})]
     assert cuts(messages[:4], {0: 4}) == [(10, {0: 3}), (1, {0: 4})]

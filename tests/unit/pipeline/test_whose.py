@@ -67,7 +67,7 @@ class Flushes:
 
 
 def test_one_group_alone_is_taken_whatever_its_name_is_without_a_look_at_flush_records() -> None:
-    """Where nobody has named it."""
+    """The settings name no group."""
     flushes = Flushes()
     history = flushes.history()
     some = [reference("a"), reference("a", 20)]
@@ -76,7 +76,7 @@ def test_one_group_alone_is_taken_whatever_its_name_is_without_a_look_at_flush_r
 
 
 def test_second_group_that_turns_up_is_refused_by_name() -> None:
-    """In the middle of a run as well; the table has taken nothing of it."""
+    """It is refused in the middle of a run as well; the table has none of its references."""
     flushes = Flushes()
     flushes.flushed("a")
     flushes.flushed("b")
@@ -99,7 +99,7 @@ def test_group_that_is_named_is_taken_alone() -> None:
 
 
 def test_group_whose_flush_records_are_gone_is_one_of_several() -> None:
-    """Its references are there; who has adopted it nobody can tell any more."""
+    """Its references are there, but no flush record says any more which group has adopted it."""
     flushes = Flushes()
     flushes.flushed("b")
     with pytest.raises(CouldNotTellError, match="groups a, b have flushed"):
@@ -107,7 +107,7 @@ def test_group_whose_flush_records_are_gone_is_one_of_several() -> None:
 
 
 def test_group_of_another_source_topic_is_left_out() -> None:
-    """A staging release beside production asks nobody to be named, and costs no look at flush records."""
+    """A staging release beside production needs no group by name, and costs no look at flush records."""
     flushes = Flushes()
     flushes.flushed("a")
     flushes.flushed("staging", "other")
@@ -120,7 +120,7 @@ def test_group_of_another_source_topic_is_left_out() -> None:
 
 @pytest.mark.parametrize("named", [{}, {"group_id": "a"}])
 def test_renamed_group_goes_on_in_the_same_table(named: dict[str, str]) -> None:
-    """The table is of `a`, and meets `b` in the middle of a run; what `a` writes beyond the adoption is foreign."""
+    """The table is of `a`, and meets `b` in the middle of a run; `a`'s output beyond the adoption is foreign."""
     flushes = Flushes()
     flushes.flushed("a")
     history = flushes.history(**named)
@@ -182,7 +182,7 @@ def test_stranger_to_a_table_is_told_nothing_of_what_it_lacks() -> None:
 
 
 def test_renamed_group_goes_on_beside_a_foreign_one() -> None:
-    """What is left out of the foreign one stops nobody as long as it stays foreign."""
+    """The foreign group's references are left out and stop no run as long as it stays foreign."""
     flushes = Flushes()
     flushes.flushed("other")
     history = flushes.history(group_id="a")

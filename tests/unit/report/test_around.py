@@ -46,7 +46,7 @@ def only(ranges: list[Range]) -> Range:
 
 
 def looks(one: Range) -> list[tuple[str, int | None]]:
-    """What stands around a range, in order."""
+    """Give the events around a range, in order."""
     return [(moment.look, None if moment.at_ms is None else moment.at_ms - T0_MS) for moment in one.moments]
 
 
@@ -54,7 +54,10 @@ def looks(one: Range) -> list[tuple[str, int | None]]:
 def test_events_beside_a_finding_are_those_that_a_search_of_all_finds(
     events: list[tuple[int, int, LogEvent]], begin: int, length: int
 ) -> None:
-    """Of its TopicPartition, or of its worker alone: nearest and nearest rebalance on both sides, the last between."""
+    """They belong to its TopicPartition, or to its worker alone.
+
+    On both sides they are the nearest event and the nearest rebalance, between them the last.
+    """
     made = [
         event(T0_MS + at, told, worker=f"w{nth % 2 + 1}", partitions=() if told is STARTED else (partition,))
         for nth, (at, partition, told) in enumerate(events)
@@ -88,7 +91,7 @@ def order(one: Event) -> tuple[int, str, int]:
 
 
 def test_a_loss_stands_beside_the_discard_that_caused_it() -> None:
-    """Two commits, a discard and a rewind between them past what was lost; what other partitions saw is not there."""
+    """Two commits, between them a discard and a rewind past the lost records; no event of other partitions."""
     log = WorkerLog().assigned(T0_MS - 1000, 0)
     log.write(T0_MS + 12_000, discarded(cause="FencedError"))
     log.write(T0_MS + 12_100, log_events.Positioned(1, {f"{TOPIC}-0": log_events.Start(17, "committed", 10)}))

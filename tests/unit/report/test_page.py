@@ -135,7 +135,7 @@ def test_every_finding_is_shown_and_counted(busy_parsed: Page) -> None:
 
 
 def test_hostile_names_are_text_and_nothing_else(busy_page: str, busy_parsed: Page) -> None:
-    """Elements and attributes are the templates' own; what cannot be seen is shown by its number."""
+    """Elements and attributes are the templates' own; an invisible character is shown by its number."""
     for text in HOSTILE[:6]:
         assert text in busy_parsed.text
     assert "mal\\x202elory\\x00\\x2066" in busy_parsed.text

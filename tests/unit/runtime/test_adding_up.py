@@ -1,4 +1,4 @@
-"""What is counted and logged adds up: each record, entry and flush once, under one value of each label."""
+"""Counters and log lines add up: each record, entry and flush counts once, under one value of each label."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ def test_flush_that_ends_the_process_has_an_outcome(
 
 
 def test_batch_that_is_committed_is_not_discarded_though_the_process_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What fails after the commit does not undo it."""
+    """A failure after the commit does not undo it."""
 
     def fail(*_arguments: object, **_named: object) -> None:
         raise StopError("no more")

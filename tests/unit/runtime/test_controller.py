@@ -61,7 +61,7 @@ def test_revoke_leaves_the_uploads_less_time_than_a_timer_does() -> None:
 
 
 def test_discard_on_revoke_rewinds_only_what_is_kept() -> None:
-    """What is given back is never sought: somebody else owns it when the seek would come (KAFKA_FACTS R10)."""
+    """A released TopicPartition is never sought: another worker owns it when the seek would come (KAFKA_FACTS R10)."""
     _, worker = holding(tps=(P0, P1, P2))
     worker.committer.script.append("TRANSACTION_ABORTABLE")
     worker.controller.on_revoked(frozenset({P1}))
@@ -260,7 +260,7 @@ def test_rewind_below_what_is_known_to_be_committed_is_not_made(monkeypatch: pyt
 
 
 def test_seek_comes_never_from_inside_a_callback() -> None:
-    """What consume had popped before the callback is refused only after it: a seek inside would come too early."""
+    """The worker refuses records that consume had popped only after the callback: a seek inside is too early."""
     _, worker = holding(KIP848)
     sought: list[str] = []
     worker.consumer._point = sought.append
@@ -278,7 +278,7 @@ def test_seek_comes_never_from_inside_a_callback() -> None:
     ],
 )
 def test_discarded_batch_tells_what_giving_it_up_costs(fault: Any, cause: str, outcome: str, more: str) -> None:
-    """Which records are read again, of which TopicPartition; one of which nothing was covered is not named."""
+    """It names the records that are read again by TopicPartition, and no TopicPartition without records."""
     rig, worker = owning()
     rig.broker.logs[P1].append_hole()
     rig.fill(P1, 4)
@@ -292,7 +292,7 @@ def test_discarded_batch_tells_what_giving_it_up_costs(fault: Any, cause: str, o
 
 
 def test_ids_of_topics_are_asked_for_at_each_assignment_and_each_flush_of_the_loop() -> None:
-    """Not at every turn: each time costs a connection. Where they are not told the worker goes on without."""
+    """The worker does not ask at every turn, because each time costs a connection. Without an answer it goes on."""
     rig = Rig()
     ids, asked = dict(rig.broker.topic_ids), []
     rig.broker.topic_ids.clear()
@@ -383,7 +383,7 @@ def test_flush_gets_what_the_steps_after_it_do_not_need() -> None:
 
 
 def test_producer_that_is_not_ready_leaves_what_is_assigned_without_a_place() -> None:
-    """What it had open would hold up the answer; the next poll comes first."""
+    """Its open transaction would hold up the answer; the next poll comes first."""
     _, worker = holding()
     worker.committer.script.append(Outcome.UNKNOWN_OPEN)
     worker.controller.on_revoked(frozenset({P0, P1}))

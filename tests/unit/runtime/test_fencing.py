@@ -42,7 +42,7 @@ def flush_with_a_delayed_end(parts: Parts) -> tuple[Rig, FakeWorker, list[str]]:
 
 
 def test_finding_2_delayed_end_of_one_transaction_cannot_end_the_next() -> None:
-    """It carries the epoch of a producer that is no more: fenced, and the next transaction is whole."""
+    """The late end carries an old producer's epoch: the broker fences it, and the next transaction is whole."""
     rig, _, said = flush_with_a_delayed_end(Parts())
     assert said == ["_FENCED"]
     assert rig.committed()[P0] == 4
@@ -50,12 +50,12 @@ def test_finding_2_delayed_end_of_one_transaction_cannot_end_the_next() -> None:
 
 
 def test_finding_2_one_producer_for_all_would_be_torn() -> None:
-    """What the new producer is for: with the same epoch, references are committed without their offsets."""
+    """With the same epoch, references are committed without their offsets; the new producer prevents this."""
     with pytest.raises(InvariantError, match=r"I3|I4"):
         flush_with_a_delayed_end(Parts(committer=KeepsItsProducer))
 
 
-# Under KIP-848 a member keeps its id over fencing: what proves that nobody else had its TopicPartitions meanwhile.
+# Under KIP-848 a member keeps its id over fencing: these tests show that no other had its TopicPartitions meanwhile.
 
 
 def hasty(*, lenient: bool = True, records: int = 2) -> tuple[Rig, FakeWorker]:
@@ -99,7 +99,7 @@ def test_batch_of_before_is_refused_though_the_member_is_in_again_under_its_id(i
 
 
 def test_with_the_epoch_of_now_the_broker_takes_what_others_have_committed_since() -> None:
-    """What the guard is for."""
+    """Without the guard, records are committed twice."""
     rig, worker = hasty()
     worker.step()
     batch = worker.recorder._batch
@@ -112,7 +112,7 @@ def test_with_the_epoch_of_now_the_broker_takes_what_others_have_committed_since
 
 
 def test_batch_is_opened_where_the_committed_offsets_are() -> None:
-    """Put out between two batches, unaware of it: what others have committed meanwhile is not read on from behind."""
+    """A member is put out between two batches, unaware of it; it does not read on behind what others have committed."""
     rig, worker = hasty(records=0)
     rig.pass_time(50.0, except_for=worker)
     for tp in rig.broker.logs:

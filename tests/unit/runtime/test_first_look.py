@@ -79,7 +79,7 @@ def test_user_path_that_matches_nothing_is_told_when_a_batch_is_closed(is_fast: 
 
 @pytest.mark.parametrize("is_fast", LANES)
 def test_entries_that_are_mostly_good_raise_no_doubt(is_fast: bool) -> None:  # noqa: FBT001 - a case
-    """Half of them bad is a source of that kind; what comes behind the first thousand is for the alerts."""
+    """If half of them are bad, the source is of that kind; the alerts watch entries behind the first thousand."""
     mixed = [one for n in range(0, 1000, 2) for one in (*records(1, GOOD, first=n), *records(1, {}, first=n + 1))]
     assert doubts(mixed, settings(), is_fast=is_fast, is_closed=True) == []
     timeless = records(1000, {"user": "ann"})
@@ -91,7 +91,7 @@ def test_entries_that_are_mostly_good_raise_no_doubt(is_fast: bool) -> None:  # 
 @pytest.mark.parametrize("is_fast", LANES)
 @pytest.mark.parametrize("form", ["%s", "[%s]"])
 def test_field_of_entries_that_no_record_has_is_told(form: str, is_fast: bool) -> None:  # noqa: FBT001 - a case
-    """Whole envelopes become entries, and nothing else would say so; of an envelope in a hundred nothing is said."""
+    """Whole envelopes become entries, and nothing else would say so; records that have the field are no doubt."""
     rules = settings(
         input=InputSettings(entries_path="events[]", envelope="drop"), user=UserSettings(missing_name="unknown")
     )
@@ -106,7 +106,7 @@ def test_field_of_entries_that_no_record_has_is_told(form: str, is_fast: bool) -
 
 @pytest.mark.parametrize("is_fast", LANES)
 def test_topics_are_judged_each_by_itself(is_fast: bool) -> None:  # noqa: FBT001 - a case
-    """Polls that mix them too: of one everything goes by Kafka's time, of the other nothing."""
+    """Polls may mix them: one topic's entries all go by Kafka's time, the other's never."""
     rules = two_topics()
     mixed = [
         one

@@ -281,7 +281,7 @@ def test_finding_9_key_taken_by_another_object_is_never_referenced() -> None:
 
 
 def test_finding_9_attempts_of_one_batch_never_share_a_key() -> None:
-    """After a flush that failed, the same records go to new keys; what was stored before is an orphan."""
+    """After a flush that failed, the same records go to new keys; the objects of the failed flush are orphans."""
     rig, worker = holding()
     worker.committer.script.append("TRANSACTION_ABORTABLE")
     rig.pass_time(40)
@@ -316,7 +316,7 @@ def test_flush_whose_uploads_end_after_their_deadline_is_discarded() -> None:
 
 
 def test_schema_is_uploaded_once_and_its_text_matches_its_name() -> None:
-    """What is known costs nothing the second time; one uploaded by another worker is as good, and has the same name."""
+    """A known schema costs nothing the second time; another worker's upload has the same name and is as good."""
     rig, worker = owning()
     for _ in range(3):
         rig.fill(P0, 2)
@@ -437,7 +437,7 @@ def test_finding_3_metadata_that_no_broker_would_check_is_refused_before_anythin
 
 
 def test_finding_3_without_the_guard_the_broker_takes_a_commit_from_nobody() -> None:
-    """What the guard is for: the fake broker, like the real one, does not fence empty metadata."""
+    """The fake broker, like the real one, does not fence empty metadata; the guard refuses it."""
     rig, worker = holding()
     worker.committer.trusts_any_membership = True
     worker.flusher._membership = lambda: Membership(-1, "", b"")
@@ -447,7 +447,7 @@ def test_finding_3_without_the_guard_the_broker_takes_a_commit_from_nobody() -> 
 
 @pytest.mark.parametrize("outcome", [Outcome.UNKNOWN_COMMITTED, Outcome.UNKNOWN_OPEN, Outcome.TIMED_OUT])
 def test_unknown_outcome_is_told_apart_from_an_abort(outcome: Outcome) -> None:
-    """Nobody may take an unknown outcome for an abort: the committed offsets tell."""
+    """An unknown outcome is no abort: the committed offsets tell."""
     _, worker = holding()
     worker.committer.script.append(outcome)
     with pytest.raises(CommitUnknownError):

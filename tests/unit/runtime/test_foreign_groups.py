@@ -105,7 +105,7 @@ def test_group_that_was_adopted_refuses_to_go_on() -> None:
 
 
 def test_heir_refuses_where_the_adopted_group_has_flushed_on() -> None:
-    """What that has published since is there twice."""
+    """The adopted group's later output is there twice."""
     rig, _ = flushed()
     adopt(rig, "new-group", GROUP)
     beyond = flush_records(rig.broker)[-1]

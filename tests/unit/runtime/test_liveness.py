@@ -158,7 +158,7 @@ def test_store_that_was_down_for_long_is_used_in_full_soon_after() -> None:
 
 
 def test_flushes_that_leave_too_little_time_for_another_make_a_poll_first() -> None:
-    """Between two polls is never more than the poll budget; what was handed over beyond is read again."""
+    """Two polls are never further apart than the poll budget; records beyond it are read again."""
     rig, worker = owning(tps=(P0, P1), rules=Rules().with_layout("file").with_bounds(entries_max=20))
     pace_store(rig, worker, 3.5)
     for number in range(60):
@@ -173,7 +173,7 @@ def test_flushes_that_leave_too_little_time_for_another_make_a_poll_first() -> N
 
 
 def test_large_record_does_not_join_a_batch_that_it_would_make_too_large() -> None:
-    """It is a batch of its own; what was open before is flushed without it."""
+    """It is a batch of its own; the open batch is flushed without it."""
     rig = Rig(tps=(P0,))
     rig.owning(rules=Rules().with_bounds(bytes_max=100_000))
     long_records(rig, 5)

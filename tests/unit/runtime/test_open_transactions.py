@@ -27,7 +27,7 @@ class Watched:
 
     @property
     def seconds(self) -> float:
-        """What the gauge says."""
+        """The gauge's value."""
         return self.metrics.gauges["open_transaction_seconds", ()]
 
 
@@ -37,7 +37,7 @@ def watched() -> Watched:
 
 
 def test_gauge_is_the_age_of_the_oldest_and_none_is_none(watched: Watched) -> None:
-    """The same place all the time; one that has moved begins anew."""
+    """The age is that of one place; a TopicPartition that has moved begins anew."""
     watched.look({P0: 5})
     watched.clock.advance(4)
     watched.look({P0: 5, P1: 0})
@@ -88,7 +88,7 @@ def test_line_names_what_is_held_up_for_a_while_at_growing_distances(watched: Wa
 
 
 def test_worker_tells_of_it_and_goes_on_when_it_has_ended() -> None:
-    """What is before it is flushed; the other TopicPartition is read on."""
+    """Records before it are flushed; the worker reads the other TopicPartition on."""
     rig, worker = owning()
     rig.fill(P0, 2)
     log = rig.broker.logs[P0]

@@ -95,7 +95,7 @@ def test_first_flush_commits_where_others_of_its_owner_begin() -> None:
 
 
 def test_flush_says_nothing_of_what_has_no_place_yet() -> None:
-    """A flush record that names it would be history that never was. What others have is recorded all the same."""
+    """A flush record that names it would be history that never was. Other TopicPartitions are flushed all the same."""
     rig, worker = owning()
     worker.controller.on_revoked(frozenset({P1}))
     rig.broker.reset({P1: None})

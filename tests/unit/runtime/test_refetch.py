@@ -14,7 +14,7 @@ from tests.fakes.worker import FakeWorker
 
 
 def broken(style: str = COOPERATIVE) -> tuple[Rig, FakeWorker]:
-    """Give a worker that owns two TopicPartitions of ten records; of P0, offsets 3 and 4 cannot be read."""
+    """Give a worker that owns two TopicPartitions of ten records; offsets 3 and 4 of P0 cannot be read."""
     rig, worker = owning(style)
     rig.fill(P0, 10)
     rig.fill(P1, 10)
@@ -32,7 +32,7 @@ def turn(rig: Rig, worker: FakeWorker, seconds: int) -> None:
 @pytest.mark.parametrize("style", STYLES)
 @pytest.mark.parametrize("failures", range(1, RETRIES + 1))
 def test_bad_fetch_is_not_a_bad_log(style: str, failures: int) -> None:
-    """What can be read at a later try is recorded, and nothing of the log is missing."""
+    """A record that can be read at a later try is recorded, and no record of the log is missing."""
     rig, worker = broken(style)
     while worker.metrics.total("fetch_failures") < failures:
         turn(rig, worker, 1)

@@ -87,8 +87,9 @@ def test_finding_1_rebalance_in_the_middle_of_one_consume_drops_no_record(
 def test_finding_1_given_away_and_got_back_in_one_consume_loses_no_record(style: str, outcome: Outcome | str) -> None:
     """Records popped before a TopicPartition was given away are not the next ones after it has come back.
 
-    Popped: offsets 2.. of a batch that holds 0-1. Revoke: the flush fails, 0-1 are discarded. Assigned again within
-    the same consume, from 0. Only then consume returns, with 2..: recorded, they would leave 0-1 behind.
+    1. A consume pops offsets 2.. while the batch holds 0-1. 2. Within it comes a revoke: the flush fails, 0-1 are
+    discarded. 3. Within it P0 is assigned again, from 0. 4. The consume returns with 2..: recorded, they would leave
+    0-1 behind.
     """
     rig = Rig(style, (P0,))
     worker = rig.worker("a", point=lambda name: rig.tick() if name == "callback_served" else None)
@@ -134,7 +135,7 @@ def test_batch_of_dead_letters_alone_is_full_by_what_they_take(bounds: dict[str,
 
 @pytest.mark.parametrize("outcome", ["TRANSACTION_ABORTABLE", Outcome.UNKNOWN_COMMITTED, Outcome.UNKNOWN_OPEN])
 def test_finding_8_failed_flush_in_the_middle_of_one_consume_rewinds_everything_owned(outcome: Outcome | str) -> None:
-    """All files are discarded and all owned TopicPartitions rewound; what else was handed over is refused."""
+    """All files are discarded and all owned TopicPartitions rewound; the rest of the poll is refused."""
     rig, worker = owning(rules=Rules().with_bounds(entries_max=3))
     rig.fill(P0, 4)
     rig.fill(P1, 4)
@@ -150,7 +151,7 @@ def test_finding_8_failed_flush_in_the_middle_of_one_consume_rewinds_everything_
 
 
 def test_disk_that_refuses_a_spill_flushes_at_once_and_loses_nothing() -> None:
-    """What is in memory is whole: it is flushed, and nothing is read again."""
+    """The rows in memory are whole: the worker flushes them and reads nothing again."""
     rig, worker = owning(rules=Rules().with_settings(spool={"memory_bytes_max": 12_000}))
     long_records(rig, 5)
     worker.spool.refuses = lambda operation: operation == "append"
@@ -387,7 +388,7 @@ def test_closing_after_a_stop_flushes_nothing_twice(style: str) -> None:
 
 
 def test_producer_that_a_stopped_process_had_no_time_to_ask_for_is_no_try() -> None:
-    """Stopped in each of many turns it goes on; what counts is a broker that was asked."""
+    """A worker that is stopped in each of many turns goes on; only a question to the broker counts."""
     rig, worker = owning()
     worker.committer._epoch = None
     for _ in range(5):
@@ -447,7 +448,7 @@ def test_load_is_looked_at_before_a_batch_is_much_beyond_a_limit(weight: int) ->
 
 
 def test_committed_offset_is_reported_as_it_is_committed() -> None:
-    """What is recorded and not committed is no progress of the group."""
+    """Recorded offsets that are not committed are no progress of the group."""
     rig, worker = owning()
     rig.fill(P0, 3)
     worker.step()

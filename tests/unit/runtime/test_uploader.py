@@ -95,7 +95,7 @@ def test_lost_answer_is_found_again_where_we_may_look(bench: Bench, *, may_read:
 
 
 def test_keys_that_are_all_taken_end_in_a_discard(bench: Bench) -> None:
-    """There is an end to other keys."""
+    """The worker does not try other keys without end."""
     bench.store.may_read = False
     for key in ("key", "key-1", "key-2"):
         bench.bucket.create(key, b"x", {})
@@ -104,7 +104,7 @@ def test_keys_that_are_all_taken_end_in_a_discard(bench: Bench) -> None:
 
 
 def test_first_failure_is_the_one_that_is_raised_and_cancels_the_rest() -> None:
-    """What has not begun is not begun any more."""
+    """Uploads that have not begun are cancelled."""
     bench = Bench(threads=1)
     bench.store.script.append(PutFault.REFUSED)
     waiting = range(4, 0, -1)

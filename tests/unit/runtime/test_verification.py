@@ -206,7 +206,7 @@ def test_judgement_holds_up_a_revoke_no_longer_than_a_flush_may(reason: str) -> 
 
 @pytest.mark.parametrize(("rules", "judged"), [(Rules().with_verification(share=0.2), [1, 6, 11]), (Rules(), [])])
 def test_share_of_flushes_is_judged_first_of_all_the_first(rules: Rules, judged: list[int]) -> None:
-    """Each fifth; of the others nothing is read. It is off by default."""
+    """Each fifth flush is judged; no object of the others is read. Verification is off by default."""
     rig, worker = owning(rules=rules)
     reread = []
     read = worker.store.read

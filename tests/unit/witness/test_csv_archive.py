@@ -51,14 +51,14 @@ def root(tmp_path: Path) -> Path:
 
 
 def listed(settings: JobSettings, root: Path, window: Window) -> dict[str, bool]:
-    """Which files are read, and whether what is broken in them counts."""
+    """Give the files that are read, and whether their broken lines count."""
     found = list_files(settings, str(root), window)
     assert [one.size for one in found] == [Path(one.name).stat().st_size for one in found]
     return {str(Path(one.name).relative_to(root)): one.is_in_window for one in found}
 
 
 def test_a_window_reads_its_folders_and_those_of_its_padding(settings: JobSettings, root: Path) -> None:
-    """What no folder dates is read, too; what is broken counts only where a folder says that it is of the window."""
+    """Files that no folder dates are read, too; a broken line counts only if a folder puts it into the window."""
     window = Window(from_ms=FIVE_MS, until_ms=FIVE_MS + HOUR_MS, padding_s=60)
     a, b, c, rest = sorted(path for path in FILES if "csv" in path)
     assert listed(settings, root, window) == {a: False, b: True, c: False, rest: False}

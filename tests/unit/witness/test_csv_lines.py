@@ -112,6 +112,6 @@ def test_columns_come_from_each_header_or_from_settings() -> None:
     ],
 )
 def test_a_file_that_is_not_what_settings_say_is_told(data: bytes, says: str) -> None:
-    """What cannot be read to its end is an error with a reason, after the rows that could be."""
+    """A file that cannot be read to its end is an error with a reason, after the rows that could be read."""
     with pytest.raises(ArchiveError, match=says):
         read(data)

@@ -1,4 +1,4 @@
-"""Of which time a row must have an entry in the source."""
+"""The time whose rows must have an entry in the source."""
 
 import pytest
 
@@ -26,7 +26,7 @@ def judged(window: tuple[int | None, int | None], *spans: SourceSpan, oldest_ms:
 
 
 def test_with_its_beginning_the_source_judges_all_but_the_newest() -> None:
-    """Rows of what was written while the audit ran are nobody's fault."""
+    """Rows of records that were written while the audit ran are not judged."""
     assert judged((None, None), span(), oldest_ms=5) == Judged(None, NOW_MS - PADDING_MS, [], [])
 
 
@@ -55,5 +55,5 @@ def test_nothing_is_judged_where_nothing_is_left() -> None:
 
 @pytest.mark.parametrize(("until_ms", "doubts"), [(NOW_MS, []), (NOW_MS + 1, ["the window ends in the future"])])
 def test_a_window_that_has_not_ended_is_doubtful(until_ms: int, doubts: list[str]) -> None:
-    """What is missing may still come."""
+    """A missing row may still come."""
     assert judged((0, until_ms), span()).doubts == doubts

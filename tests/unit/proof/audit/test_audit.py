@@ -475,7 +475,7 @@ def of_two_topics() -> World:
 
 
 def test_topic_that_matches_is_audited_and_one_that_is_deleted_could_not_be_told_of() -> None:
-    """It is no finding that flush records cover what no longer is there; of the others everything is compared."""
+    """Flush records that cover the deleted topic are no finding; all of the other topic is compared."""
     world = of_two_topics().build()
     report = world.audit(kafka=BY_PATTERN)
     assert (report.exit_code, report.findings.notes) == (ExitCode.CLEAN, ["source topics (^app.*): app, apple"])
@@ -571,7 +571,7 @@ def audit_while_committing(world: World, committed_later: dict[TopicPartition, i
 
 
 def test_transaction_that_stays_open_is_a_doubt() -> None:
-    """What stands behind it is hidden: nobody can tell what is missing."""
+    """It hides all later records, so the audit cannot tell whether any is missing."""
     world = clean_world()
     world.open_transactions = ["flushes-0: a transaction has been open for more than 80 s"]
     report = world.build().audit()

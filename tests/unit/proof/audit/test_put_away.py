@@ -1,4 +1,4 @@
-"""What is put away undecoded: the ranges around it, what dead letters say of it, and that one stands for it."""
+"""Offsets that were put away undecoded: dead letters name them, one record stands for them, ranges go around them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_stand_in_is_where_its_offsets_begin_within_the_ranges() -> None:
 
 
 def test_dead_letters_say_what_is_put_away() -> None:
-    """Of two reasons; who knows no end stands for nothing."""
+    """Only two reasons do so; a skip without an end covers no offset."""
     claims = [
         *(Claim(TP, 20, 30, Reason.SKIPPED), Claim(TP, 50, None, Reason.SKIPPED)),
         *(Claim(TP, 7, None, Reason.FATAL), Claim(TP, 8, 9, Reason.MALFORMED)),
@@ -79,14 +79,14 @@ def test_offsets_that_a_person_has_skipped_are_accounted_for_by_their_dead_lette
 
 
 def test_offsets_that_were_passed_over_without_a_dead_letter_are_found() -> None:
-    """A worker that passed them over has covered more than it has read."""
+    """The worker that passed them over has covered more than it has read."""
     world = skipped_world()
     del world.dead[0]
     assert world.build().audit().findings.counts[Kind.FLUSH_WRONG] > 0
 
 
 def test_record_whose_headers_cannot_be_read_is_rightly_dead() -> None:
-    """As a whole, with its value and key; alive it would be found."""
+    """It is dead as a whole, with its value and key; with another reason it is a finding."""
     world = clean_world()
     world.source[2] = record(APP_0, 2, {"user": "ann", "time": "2024-05-01T10:44:00Z"}, unreadable=HEADERS_UNREADABLE)
     world.dead[0] = ("b2", DeadLetter(world.source[2], Reason.UNREADABLE_HEADERS, HEADERS_UNREADABLE, None))
@@ -96,7 +96,7 @@ def test_record_whose_headers_cannot_be_read_is_rightly_dead() -> None:
 
 
 def test_record_that_ended_the_worker_is_dead_as_a_whole() -> None:
-    """Whatever it holds, nobody decodes it; that it was put away stands in the report by its reason."""
+    """The audit does not decode it, whatever it holds; the report counts it by its reason."""
     world = clean_world()
     values = [{"user": "ann", "time": "2024-05-01T10:44:00Z"}] * 3
     world.source[2] = record(APP_0, 2, values)

@@ -59,11 +59,11 @@ def test_hull_of_spans_is_within_what_there_is() -> None:
     assert hull(spans, within={APP_0: (3, 7)}) == {APP_0: (3, 7)}
 
 
-# What a full audit says of what nobody has committed: both audits by the same words, exit code or not.
+# A full audit's words for offsets that are not committed: both audits have the same, whatever the exit code.
 
 
 def test_a_partition_that_nobody_consumes_is_named() -> None:
-    """Its entries are in no file, and nothing is wrong with what is audited."""
+    """Its entries are in no file, and the audited rest is clean."""
     assert notes_of([Reached(TP, 10, 1510, None)]) == [
         "logs-0: nothing was ever committed, so none of its 1,500 offsets is audited"
     ]
@@ -74,14 +74,14 @@ def test_a_partition_that_nobody_consumes_is_named() -> None:
 
 
 def test_offsets_behind_the_committed_one_are_counted() -> None:
-    """Of what there still is; none where the end is before it, which is a doubt of its own."""
+    """Only offsets that retention has left count; an end before the committed offset is a doubt of its own."""
     assert notes_of([Reached(TP, 0, 100, 90)]) == ["logs-0: 10 offsets are not committed yet, so they are not audited"]
     assert notes_of([Reached(TP, 95, 100, 90)]) == ["logs-0: 5 offsets are not committed yet, so they are not audited"]
     assert notes_of([Reached(TP, 0, 100, 100), Reached(TP, 0, 100, 120)]) == []
 
 
 def test_of_many_those_with_most_are_named() -> None:
-    """A result of a thousand TopicPartitions stays one that somebody reads."""
+    """A result of a thousand TopicPartitions stays short enough to be read."""
     many = [Reached(TopicPartition("logs", at), 0, at, 0) for at in range(24)]
     notes = notes_of([*many, Reached(TopicPartition("logs", 99), 0, 1, None)])
     assert notes[0].startswith("logs-99: nothing was ever committed")
@@ -91,7 +91,7 @@ def test_of_many_those_with_most_are_named() -> None:
 
 
 def test_the_audit_by_command_says_it() -> None:
-    """Beside an exit code that is as it was; with --require-caught-up it is a doubt, and no note."""
+    """A note does not change the exit code; with --require-caught-up it is a doubt instead."""
     world = clean_world()
     world.source.append(record(APP_1, 2, {"user": "ann"}))
     world.ends[APP_1] = 3

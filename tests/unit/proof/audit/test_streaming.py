@@ -50,7 +50,7 @@ def reads_of(world: World) -> list[dict[TopicPartition, tuple[int, int]]]:
 
 
 def test_large_flushes_are_read_one_by_one_and_small_ones_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each offset once; what is held at a time is one flush, or a bounded number of entries."""
+    """Each offset is read once; the audit holds one flush at a time, or a bounded number of entries."""
     assert reads_of(clean_world()) == [{APP_0: (0, 5), APP_1: (0, 2)}]
     monkeypatch.setattr(judge, "READ_ENTRIES", 1)
     assert reads_of(clean_world()) == [{APP_0: (0, 2), APP_1: (0, 1)}, {APP_0: (2, 5), APP_1: (1, 2)}]

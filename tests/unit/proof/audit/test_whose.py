@@ -232,7 +232,7 @@ def test_group_that_is_audited_is_the_one_that_goes_on(
     chosen: str | CouldNotTellError,
     source_topics: tuple[str, ...],
 ) -> None:
-    """Among groups that have flushed the source topics; where nobody can tell, it is refused by name."""
+    """It is one of the groups that have flushed the source topics; if the choice is not clear, the audit names them."""
     groups, given = Groups(), {} if named is None else {"group_id": named}
     groups.topics, groups.adoptions = topics, adoptions
     settings = KafkaSettings(bootstrap_servers="nowhere:1", source_topics=source_topics, **given)

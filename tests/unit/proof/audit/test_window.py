@@ -84,7 +84,7 @@ def test_gap_in_front_of_a_window_is_its_finding(second_ms: int) -> None:
 
 
 def test_batch_without_a_flush_record_is_a_finding_of_its_window() -> None:
-    """Nobody answers for what it holds."""
+    """No flush record accounts for its references."""
     world = two_hours().build()
     world.add_message(0, batch_id="stray")
     world.ended_at_ms["stray"] = SECOND
@@ -142,7 +142,7 @@ def test_beginning_that_topics_have_lost_is_missed_only_by_its_window() -> None:
 
 
 def test_window_reads_its_own_messages(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And those within the padding around it; of others nothing."""
+    """It also reads those within the padding around it, and no others."""
     world = two_hours(second_ms=FIRST + PADDING_MS * 4).build()
     read: list[SourceRecord] = []
     plain: Callable[..., Iterator[SourceRecord]] = MemoryTopics.read

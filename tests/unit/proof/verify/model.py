@@ -100,7 +100,7 @@ class Group:
         self._owner[tp] = pod
 
     def _wake(self, pod: Pod) -> None:
-        """Tell a process what it has lost meanwhile; what it keeps is read again."""
+        """Tell a process what it has lost meanwhile, and rewind the rest."""
         lost = {tp for tp in self._has[pod] if self._owner.get(tp) is not pod}
         if lost:
             pod.loses(*sorted(lost))

@@ -125,7 +125,7 @@ def test_no_message_and_no_user_of_the_logs_is_shown(tmp_path: Path, capsys: pyt
 
 
 def test_window_is_of_iso_times(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A time without a zone is UTC; what is outside is counted."""
+    """A time without a zone is UTC; lines outside are counted."""
     path = stored(tmp_path / "w.log", fine())
 
     assert main(["verify-logs", "--since", "1970-01-01T00:00:05", "--until", "1970-01-01T01:00:00+01:00", path]) == 2

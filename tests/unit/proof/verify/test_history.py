@@ -58,7 +58,7 @@ def test_flush_that_reaches_over_a_hole_does_not_fill_it() -> None:
 
 
 def test_commit_of_a_batch_is_all_of_its_topic_partitions() -> None:
-    """The next owners of both agree; where they do not, half of it was committed."""
+    """The next owners of both agree; if they do not, half of the batch was committed."""
     killed = Pod("w1").owns(1, source="policy", p0=0, p1=0)
     killed.begins({P0: (0, 10), P1: (0, 10)})
 
@@ -93,7 +93,7 @@ def test_last_line_of_a_killed_process_may_be_torn() -> None:
 
 
 def test_lines_of_other_programs_are_passed_over() -> None:
-    """What stands before the JSON, too."""
+    """Text before the JSON of a line is passed over, too."""
     lines = owner().commits({P0: (0, 10)}).lines
     around = [
         b"%4|1700|FAIL|rdkafka#consumer-1| broken pipe\n",
@@ -192,7 +192,7 @@ def test_groups_do_not_meet() -> None:
 
 
 def test_window_begins_in_the_middle_of_everything() -> None:
-    """What was owned and committed before is not known; what is known since is judged."""
+    """The assignment and commits before it are not known; later lines are judged."""
     pod = owner().commits({P0: (0, 10)})
     since_ms = pod.at_ms + 1
     pod.commits({P0: (10, 20)}).gives_back(P0)
@@ -221,7 +221,7 @@ def test_window_takes_lines_at_both_its_ends() -> None:
 
 
 def test_worker_that_is_rewound_after_it_gave_back_is_found_in_a_window_too() -> None:
-    """What it had owned before is not known; what it gave back since is."""
+    """The log before the window does not say what it owned, but a TopicPartition that it gave back since is known."""
     pod = owner().commits({P0: (0, 10)})
     window = TimeWindow(since_ms=pod.at_ms + 1)
 

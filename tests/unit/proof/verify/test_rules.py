@@ -19,18 +19,18 @@ def first_owner() -> Pod:
 
 
 def gap_at_a_reset() -> list[bytes]:
-    """Somebody has committed up to 10; the next owner resumes at 15, and is killed before it commits."""
+    """The first owner has committed up to 10; the next resumes at 15, and is killed before it commits."""
     return lines_of(first_owner(), Pod("w2").owns(2, p0=15))
 
 
 def resumed_at_an_older_commit() -> list[bytes]:
-    """The next owner resumes where something was committed, but not last."""
+    """The next owner resumes at an older commit, not at the last."""
     first = owner().commits({P0: (0, 10)}).commits({P0: (10, 20)}).stops()
     return lines_of(first, Pod("w2").owns(2, p0=10))
 
 
 def own_commit_forgotten() -> list[bytes]:
-    """A worker resumes below what it has committed itself; the group's generation is not known."""
+    """A worker resumes below its own commit; the group's generation is not known."""
     pod = Pod("w1").owns(-1, source="policy", p0=0).commits({P0: (0, 10)}).gives_back(P0)
     return pod.owns(-1, p0=0).lines
 
@@ -42,7 +42,7 @@ def rewound_above() -> list[bytes]:
 
 
 def known_record_jumped() -> list[bytes]:
-    """A batch is discarded, and what it had read is jumped when it is read again."""
+    """A batch is discarded, and the worker jumps its records when it reads again."""
     pod = owner()
     pod.gives_up(pod.begins({P0: (0, 10)})).rewinds(0)
     return pod.say(events.OffsetGaps("source", 0, 1, [(0, 12)])).lines
@@ -80,14 +80,14 @@ def other_offsets_than_flushed() -> list[bytes]:
 
 
 def commit_behind_its_last_record() -> list[bytes]:
-    """The position of the client is committed, and not what is recorded."""
+    """The client's position is committed, and not the offset behind the last record."""
     pod = owner()
     covered: dict[str, events.Covered] = {P0: {"first_offset": 0, "min_offset": 0, "max_offset": 7, "next_offset": 10}}
     return pod.commits({P0: (0, 10)}, offsets=covered).lines
 
 
 def half_a_batch() -> list[bytes]:
-    """Of a batch with an unknown outcome one TopicPartition is committed, as the next owner says, and one is not."""
+    """The outcome of a batch is unknown: the worker resumes one TopicPartition behind it and the other before it."""
     pod = Pod("w1").owns(1, source="policy", p0=0, p1=0)
     pod.gives_up(pod.begins({P0: (0, 10), P1: (0, 10)}), outcome="unknown").rewinds(10).rewinds(0, partition=1)
     return pod.lines
@@ -127,13 +127,13 @@ def generations_going_back() -> list[bytes]:
 
 
 def commit_after_loss() -> list[bytes]:
-    """What is lost is flushed and committed all the same."""
+    """A lost TopicPartition is flushed and committed all the same."""
     pod = owner().loses(P0)
     return pod.commits({P0: (0, 10)}).lines
 
 
 def commit_after_revoke() -> list[bytes]:
-    """What is given back is flushed and committed afterwards."""
+    """A released TopicPartition is flushed and committed afterwards."""
     pod = Pod("w1").owns(1, source="policy", p0=0, p1=0).gives_back(P1)
     return pod.commits({P0: (0, 10), P1: (0, 10)}).lines
 
@@ -184,11 +184,11 @@ TRACES: dict[str, tuple[LogRule, Callable[[], list[bytes]]]] = {
     "flush_in_a_flush": (LogRule.TRANSITION, flush_in_a_flush),
     # A commit of a batch that is not being flushed.
     "commit_without_flush": (LogRule.TRANSITION, lambda: owner().ends("b", {P0: (0, 10)}).lines),
-    # What is owned is assigned again, without having been given back.
+    # An owned TopicPartition is assigned again, without having been given back.
     "assigned_twice": (LogRule.TRANSITION, lambda: owner().owns(2, p0=0).lines),
-    # What was never assigned is given back.
+    # A TopicPartition that was never assigned is given back.
     "given_back_without_being_owned": (LogRule.TRANSITION, lambda: owner().gives_back(P1).lines),
-    # What was given back is rewound.
+    # A TopicPartition that was given back is rewound.
     "rewound_without_being_owned": (LogRule.TRANSITION, lambda: owner().gives_back(P0).rewinds(0).lines),
     "discarded_twice": (LogRule.TRANSITION, discarded_twice),
     # A process starts once.
@@ -224,7 +224,7 @@ TRACES: dict[str, tuple[LogRule, Callable[[], list[bytes]]]] = {
 
 @pytest.mark.parametrize("trace", TRACES)
 def test_trace_breaks_its_rule_and_no_other(trace: str) -> None:
-    """Where it is taken out, nothing else says a word."""
+    """No other rule would notice it."""
     rule, lines = TRACES[trace]
 
     found = judged(lines())
