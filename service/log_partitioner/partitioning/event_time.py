@@ -1,4 +1,4 @@
-"""Event time of an entry: text or number -> microseconds since the epoch, or None (DESIGN 3.1).
+"""Event time of an entry: text or number -> microseconds since the epoch, or None (docs/INPUTS.md).
 
 Depends on the entry and its record alone, never on a clock: a record that is read again gets the same PartitionKey.
 Rarer forms of logs, which CPython does not read as ISO 8601:

@@ -1,4 +1,4 @@
-r"""Finds the user, event time and id of an entry by paths, compiled once (DESIGN 3.1).
+r"""Finds the user, event time and id of an entry by paths, compiled once (docs/INPUTS.md).
 
 a.b            key `b` in the object under key `a` of the entry; `\.` is a dot inside a key
 a::b           key `b` in the JSON text under key `a`; `\:` is a colon inside a key

@@ -1,4 +1,4 @@
-"""Entry -> PartitionKey: its user, and date and hour of its event time (DESIGN 3.1)."""
+"""Entry -> PartitionKey: its user, and date and hour of its event time (docs/INPUTS.md)."""
 
 from __future__ import annotations
 

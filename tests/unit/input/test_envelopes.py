@@ -1,4 +1,4 @@
-"""Entries in envelopes: which path leads to them, and what becomes of all that stands around them (DESIGN 3.1)."""
+"""Entries in envelopes: which path leads to them, and what becomes of all that stands around them (docs/INPUTS.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finds user, event time and id (DESIGN 3.1) in the entry, the envelope, the key or a header.
+"""Finds user, event time and id (docs/INPUTS.md) in the entry, the envelope, the key or a header.
 
 Owns paths and the policies for values that are missing or absurd.
 """

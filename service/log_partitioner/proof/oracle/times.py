@@ -1,4 +1,4 @@
-"""Converts a value to an event time in microseconds since 1970 (DESIGN 3.1), and that to date and hour.
+"""Converts a value to an event time in microseconds since 1970 (docs/INPUTS.md), and that to date and hour.
 
 Owns which texts and numbers are times, and takes texts apart piece by piece; `locate` decides whether a time is absurd.
 """
