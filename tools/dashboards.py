@@ -35,8 +35,8 @@ class Panel(NamedTuple):
     queries: Mapping[str, str]
 
 
-def _rate(metric: str, by: str, more: str = "") -> str:
-    return f"sum by ({by}) (rate({_of(metric, more)}[$__rate_interval]))"
+def _rate(metric: str, by: str) -> str:
+    return f"sum by ({by}) (rate({_of(metric)}[$__rate_interval]))"
 
 
 def _of(metric: str, more: str = "") -> str:

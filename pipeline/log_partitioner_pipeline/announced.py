@@ -32,7 +32,6 @@ from log_partitioner_pipeline.reference_rows import LINE, lines_of, reference_of
 from log_partitioner_pipeline.references import block_bytes, time_spans, unknown_message
 from log_partitioner_pipeline.rows import arrow_schema
 from log_partitioner_pipeline.table import Form, Table
-from log_partitioner_pipeline.topic_identity import require_same_topic
 from log_partitioner_pipeline.topic_log import Bounds, Items, cut, lost_ranges, read_slices, require_unbroken
 
 if TYPE_CHECKING:
@@ -42,8 +41,7 @@ if TYPE_CHECKING:
     from log_partitioner.config.settings import KafkaSettings
     from log_partitioner.formats.reference import Reference
     from log_partitioner_pipeline.config import JobSettings
-    from log_partitioner_pipeline.table import Offsets
-    from log_partitioner_pipeline.topic_log import Slice
+    from log_partitioner_pipeline.topic_log import Offsets, Slice
 
 Row = dict[str, Any]
 
@@ -188,7 +186,7 @@ class AnnouncedTable(Table):
         """
         topic, kafka = self.topic, self._kafka
         self.ensure()
-        require_same_topic(self.spark, self.name, topic=topic, kafka=kafka)
+        self.require_same_topic(kafka)
         ends = partition_ends(kafka, topic) if ends is None else ends
         reached = self.position().offsets
         begin = acknowledged.beyond_lost(topic, reached, ends)

@@ -12,7 +12,7 @@ from log_partitioner_pipeline.table import Form, Table, commit, fields_of
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from log_partitioner_pipeline.config import TableSettings
+    from log_partitioner_pipeline.config import JobSettings
     from log_partitioner_pipeline.parquet import Target
 
 
@@ -22,10 +22,11 @@ REBUILT = "_rebuilt"  # behind the name of a table, of the one that is to take i
 class EntryTable(Table):
     """The table of entries; its topic is that of references."""
 
-    def __init__(self, spark: SparkSession, settings: TableSettings, *, topic: str) -> None:
-        form = Form(FIXED, EVENT_TIME, "hours", (USER, EVENT_TIME), user_buckets=settings.user_buckets)
-        super().__init__(spark, settings.name, topic=topic, form=form)
-        self._columns_max = settings.columns_max
+    def __init__(self, spark: SparkSession, settings: JobSettings) -> None:
+        table = settings.pipeline.table
+        form = Form(FIXED, EVENT_TIME, "hours", (USER, EVENT_TIME), user_buckets=table.user_buckets)
+        super().__init__(spark, table.name, topic=settings.worker.kafka.references_topic, form=form)
+        self._columns_max = table.columns_max
         self._rebuilt = f"{self.name}{REBUILT}"
 
     def ensure(self) -> None:

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
 
     from log_partitioner_pipeline.config import JobSettings
-    from log_partitioner_pipeline.table import Offsets, Position
+    from log_partitioner_pipeline.table import Position
+    from log_partitioner_pipeline.topic_log import Offsets
 
 ERASURES_TABLE = "erasures"
 _COLUMNS = (

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import boto3
@@ -22,7 +23,7 @@ from log_partitioner.adapters.s3_client import make_client
 from log_partitioner.boundary import StoredObject
 from log_partitioner.config.s3_settings import ATTEMPTS, SHA256_METADATA, S3Settings
 from log_partitioner.formats.reference import checksum_of
-from log_partitioner.proof.audit.store import GONE, Address, FetchedObject
+from log_partitioner.proof.audit.store import GONE, S3_URL, Address, FetchedObject
 from log_partitioner_pipeline.errors import ObjectError, ObjectTakenError
 
 if TYPE_CHECKING:
@@ -138,6 +139,20 @@ class Objects:
             if _code_of(error) in GONE:
                 return None
             raise ObjectError(f"s3://{address.bucket}/{address.key}: {error}") from error
+
+    def read_file(self, place: str) -> bytes:
+        """Read a whole object by its URL, or a file by its path.
+
+        Raises:
+            ObjectError: there is no such object, or S3 refuses or does not answer.
+            OSError: the file cannot be read.
+        """
+        if not place.startswith(S3_URL):
+            return Path(place.removeprefix("file:")).read_bytes()
+        stored = self.fetch(Address.named(place))
+        if stored is None:
+            raise ObjectError(f"{place} is not there")
+        return stored.data
 
     def ahead(
         self, take: Callable[[Asked], Given], asked: Iterable[Asked], *, size_of: Callable[[Asked], int]

@@ -28,10 +28,9 @@ from pyiceberg.io.pyarrow import (
 )
 from pyiceberg.schema import Schema
 
-from log_partitioner.proof.audit.store import Address
+from log_partitioner.proof.audit.store import S3_URL, Address
 from log_partitioner_pipeline.columns import USER
 from log_partitioner_pipeline.compiled import make_gatherer
-from log_partitioner_pipeline.errors import ObjectError
 from log_partitioner_pipeline.objects import Objects
 from log_partitioner_pipeline.pieces import decode_share, encode_share, share_out
 
@@ -128,7 +127,7 @@ def read_columns(files: Iterable[tuple[str, int]], columns: list[str], *, s3: S3
         ObjectError: a file is not there, or cannot be read.
     """
     objects = Objects(s3)
-    for content in objects.ahead(lambda file: _get(objects, file[0]), files, size_of=lambda file: file[1]):
+    for content in objects.ahead(lambda file: objects.read_file(file[0]), files, size_of=lambda file: file[1]):
         yield pq.read_table(pa.BufferReader(content), columns=columns)
 
 
@@ -218,23 +217,13 @@ def _buckets(users: pa.Array, buckets: int) -> Numbers:
 
 
 def _put(objects: Objects, path: str, body: bytes) -> None:
-    if path.startswith("s3://"):
-        bucket, _, key = path.removeprefix("s3://").partition("/")
+    if path.startswith(S3_URL):
+        bucket, key, _ = Address.named(path)
         objects.create(bucket, key, body, {})
     else:
         file = Path(path.removeprefix("file:"))
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(body)
-
-
-def _get(objects: Objects, path: str) -> bytes:
-    if not path.startswith("s3://"):
-        return Path(path.removeprefix("file:")).read_bytes()
-    bucket, _, key = path.removeprefix("s3://").partition("/")
-    found = objects.fetch(Address(bucket, key))
-    if found is None:
-        raise ObjectError(f"{path} is not there")
-    return found.data
 
 
 def _map(values: Mapping[int, Any]) -> dict[str, list[Any]]:

@@ -5,12 +5,12 @@ Owns the rule of retirement (ADR 10). Any doubt keeps an object, because an obje
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Container
 from enum import StrEnum
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-Offsets = Mapping[int, int]
-"""Next offset by partition of the references topic."""
+if TYPE_CHECKING:
+    from log_partitioner_pipeline.topic_log import Offsets
 
 
 class Place(NamedTuple):

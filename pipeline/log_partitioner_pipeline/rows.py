@@ -11,7 +11,6 @@ import io
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
-from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 import fastavro
@@ -21,6 +20,7 @@ from log_partitioner.avro import schema as row_schema
 from log_partitioner.avro.binary import encode_long
 from log_partitioner.avro.container import SYNC_BYTES
 from log_partitioner.proof.oracle import container as avro_file
+from log_partitioner.proof.oracle.published_schema import without_logical_types
 from log_partitioner_pipeline.columns import (
     EVENT_TIME,
     HOUR,
@@ -106,14 +106,6 @@ class Container:
                 yield from self._read(start, length)
         except Exception as error:  # whatever the bytes lead to
             raise self._unreadable(error) from error
-
-    def rows(self, ranges: Iterable[Span]) -> list[Row]:
-        """Decode the rows: by Avro names, times as integers.
-
-        Raises:
-            ObjectError: as `blocks`.
-        """
-        return list(chain.from_iterable(block.rows for block in self.blocks(ranges)))
 
     def blocks_of(self, part: ReferencePart) -> list[Block]:
         """Decode the blocks to which a reference points.
@@ -314,16 +306,6 @@ def _arrow_part(kind: Mapping[str, Any], name: str) -> pa.Field:
     return _arrow_field({"name": name, "id": kind[f"{name}-id"], "type": kind[name]})
 
 
-def read_rows(content: bytes, where: str) -> tuple[list[Row], str]:
-    """Read a whole Avro file: rows by Avro names, times as integers, and the schema text they were written with.
-
-    Raises:
-        ObjectError: it is no Avro file, or broken.
-    """
-    container = Container(Content(((0, content),)), where)
-    return container.rows(((0, len(content)),)), container.schema_text
-
-
 def _decode_long(data: bytes | memoryview, at: int) -> tuple[int, int]:
     """Decode an int64 at `at`; returns the value and the position behind it."""
     byte = data[at]
@@ -347,10 +329,4 @@ def fingerprint_of(schema_text: str) -> str:
 @lru_cache(maxsize=4096)
 def _array_schema(schema_text: str) -> Any:
     """Parse a schema, without logical types: a datetime costs more than the row around it, and has a smaller range."""
-    return fastavro.parse_schema({"type": "array", "items": _plain(json.loads(schema_text))})
-
-
-def _plain(avro: Any) -> Any:
-    if isinstance(avro, dict):
-        return {key: _plain(value) for key, value in avro.items() if key != "logicalType"}
-    return [_plain(item) for item in avro] if isinstance(avro, list) else avro
+    return fastavro.parse_schema({"type": "array", "items": without_logical_types(json.loads(schema_text))})

@@ -19,15 +19,20 @@ from pyspark.errors import PySparkException
 
 from log_partitioner_pipeline.columns import USER, Struct, to_iceberg
 from log_partitioner_pipeline.errors import OvertakenError, TableError
+from log_partitioner_pipeline.kafka import ask_topic_id
 from log_partitioner_pipeline.parquet import Target
 from log_partitioner_pipeline.session import CATALOG
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from log_partitioner.config.settings import KafkaSettings
+    from log_partitioner_pipeline.topic_log import Offsets
+
 FORMAT = "4"
 PROPERTY_FORMAT = "log-partitioner.format"
 PROPERTY_TOPIC = "log-partitioner.topic"
+PROPERTY_TOPIC_ID = "log-partitioner.topic-id"
 PROPERTY_OFFSETS = "log-partitioner.offsets"
 SUMMARY_OFFSETS = "log-partitioner.offsets"
 SUMMARY_CARRIED = "log-partitioner.offsets-carried"  # by a rewrite, from before it
@@ -48,8 +53,6 @@ _NOTHING: Mapping[str, str] = MappingProxyType({})
 _BUCKETS = re.compile(r"bucket\[(\d+)\]")
 
 _Done = TypeVar("_Done")
-Offsets = dict[int, int]
-"""Next offset by partition of the topic."""
 
 
 class Position(NamedTuple):
@@ -137,6 +140,30 @@ class Table:
             f"{place}TBLPROPERTIES ({told})"
         )
         self.spark.sql(f"ALTER TABLE {self.name} WRITE LOCALLY ORDERED BY {', '.join(form.order)}")
+
+    def require_same_topic(self, kafka: KafkaSettings) -> None:
+        """Compare the topic's id with the one that the table remembers; the first call makes the table remember it.
+
+        A topic that was made anew under its name has another id, and offsets of the old one say nothing about it. As
+        long as it is shorter, they are beyond its end, which shows; once it has grown past them, its messages below
+        them would be skipped unnoticed. Compares nothing if brokers know no ids. Blocks for up to a minute.
+
+        Raises:
+            TableError: it is another topic.
+            CouldNotTellError: no broker answers, or there is no such topic.
+        """
+        topic_id, name = ask_topic_id(kafka, self.topic), f"{PROPERTY_TOPIC_ID}.{self.topic}"
+        if topic_id is None:
+            return
+        known = self.properties().get(name)
+        if known is None:
+            self.set_properties({name: topic_id})
+        elif known != topic_id:
+            raise TableError(
+                f"table {self.name} was made from another topic named {self.topic}: that had the id {known}, this one "
+                f"has {topic_id}; if it has the same messages at the same offsets, set the table's property '{name}' "
+                "to that"
+            )
 
     def rename(self, name: str) -> None:
         """Give the table another name (namespace and name), unless one of that name is there; its files stay."""

@@ -28,7 +28,7 @@ from log_partitioner.proof.oracle.equal import digest
 from log_partitioner.proof.oracle.judge import Judge
 from log_partitioner.proof.oracle.published_schema import META, HeaderSchema
 from log_partitioner_pipeline.audit.digests import Digests, digest_of
-from log_partitioner_pipeline.audit.in_table import sums_of
+from log_partitioner_pipeline.audit.in_table import sums_of, with_sums
 from log_partitioner_pipeline.columns import EVENT_TIME, REFERENCE
 from log_partitioner_pipeline.erasures import Erasures
 from log_partitioner_pipeline.frames import struct
@@ -76,14 +76,8 @@ def compare_with_table(spark: SparkSession, settings: JobSettings, references: D
         .sortWithinPartitions("location.bucket", "location.object", "location.version_id", "start")
         .mapInArrow(partial(_sum_objects, settings=settings.worker), _SUMMED)
     )
-    in_table = sums_of(_rows_of_table(spark, settings, once), settings)
-    in_table = in_table.withColumnsRenamed({name: f"t_{name}" for name in Digests._fields})
-    is_other = F.lit(False)  # noqa: FBT003 - a value of SQL
-    for name in Digests._fields:
-        is_other = is_other | (F.coalesce(name, F.lit(0)) != F.coalesce(f"t_{name}", F.lit(0)))
-    by_reference = in_objects.join(in_table, on="reference_id", how="left").select(
-        "reference_id", "is_gone", "text", is_other.alias("is_other")
-    )
+    compared = with_sums(in_objects, sums_of(_rows_of_table(spark, settings, once), settings))
+    by_reference = compared.select("reference_id", "is_gone", "text", "is_other")
     differs = (F.coalesce("is_other", F.lit(True)) & ~F.col("is_erased")) | F.col("text").isNotNull()  # noqa: FBT003
     outcome = F.when(F.bool_or("is_gone"), Outcome.GONE).when(F.bool_or(differs), Outcome.OTHER).otherwise(Outcome.SAME)
     other_rows = F.lit(_OTHER_ROWS.format(table=settings.pipeline.table.name))

@@ -34,7 +34,8 @@ from log_partitioner_pipeline.table import (
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
 
-    from log_partitioner_pipeline.table import Offsets, Position
+    from log_partitioner_pipeline.table import Position
+    from log_partitioner_pipeline.topic_log import Offsets
 
 FILES_MIN = 4  # in one partition, worth rewriting
 _ATTEMPTS = 10

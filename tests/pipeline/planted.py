@@ -29,8 +29,8 @@ from log_partitioner.formats.reference import (
 )
 from log_partitioner.proof.oracle.container import Container
 from log_partitioner_pipeline.audit.result import Example, Result
-from log_partitioner_pipeline.rows import read_rows
 from tests.pipeline.packs import messages_of
+from tests.pipeline.readback import read_rows
 from tests.stack.kafka_helper import KafkaHelper, ToProduce
 from tests.stack.names import Names
 from tests.stack.s3_helper import S3Helper

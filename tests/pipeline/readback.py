@@ -15,6 +15,8 @@ from log_partitioner.proof.oracle.equal import canonical
 from log_partitioner.proof.oracle.json_text import parse_rounding
 from log_partitioner_pipeline.audit.in_table import columns_of
 from log_partitioner_pipeline.columns import Struct, of_iceberg, restore
+from log_partitioner_pipeline.objects import Content
+from log_partitioner_pipeline.rows import Container
 from log_partitioner_pipeline.session import CATALOG
 from tests.pipeline.conftest import Lake
 
@@ -98,3 +100,9 @@ def _places(rows: Iterable[dict[str, Any]], columns: Struct) -> Places:
         assert place not in found, f"{place} is in the table twice"
         found[place] = canonical(restore(row, columns, parse_rounding))
     return found
+
+
+def read_rows(content: bytes, where: str) -> tuple[list[dict[str, Any]], str]:
+    """Read a whole Avro file as jobs do: rows by Avro names, and the schema text they were written with."""
+    container = Container(Content(((0, content),)), where)
+    return [row for block in container.blocks(((0, len(content)),)) for row in block.rows], container.schema_text

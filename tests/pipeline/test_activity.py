@@ -177,7 +177,7 @@ def test_counts_are_those_of_the_source(delivered: Delivered, lake_of: Callable[
     count(lake)
     assert (hours_in(lake), days_in(lake)) == (delivered.hours, delivered.days)
     row = lake.spark.table("lake.logs.user_days").orderBy("sequence_number").collect()[-1]
-    table = EntryTable(lake.spark, lake.settings.pipeline.table, topic=delivered.deployment.references_topic)
+    table = EntryTable(lake.spark, lake.settings)
     position = table.position()
     assert (row.sequence_number, row.offsets) == (
         position.sequence_number,

@@ -21,11 +21,12 @@ from log_partitioner_pipeline.audit.result import Window
 from log_partitioner_pipeline.errors import PipelineError
 from log_partitioner_pipeline.jobs.materialize import Materialize
 from log_partitioner_pipeline.parquet import write_rows
-from log_partitioner_pipeline.rows import arrow_schema, read_rows
+from log_partitioner_pipeline.rows import arrow_schema
 from log_partitioner_pipeline.upkeep import Upkeep
 from tests.pipeline.by_hand import ByHand
 from tests.pipeline.conftest import Lake
 from tests.pipeline.packs import KEY, TIME_US, Entry, write_object
+from tests.pipeline.readback import read_rows
 from tests.stack.kafka_helper import KafkaHelper, ToProduce
 from tests.stack.names import Names
 from tests.stack.s3_helper import S3Helper

@@ -15,10 +15,10 @@ from log_partitioner_pipeline.audit.auditor import Auditor, Options
 from log_partitioner_pipeline.audit.result import Result, Window
 from log_partitioner_pipeline.backfill.outbox import outboxes_prefix
 from log_partitioner_pipeline.backfill.ranges import Wanted, parse_offsets
-from log_partitioner_pipeline.rows import read_rows
 from tests.integration.harness import Deployment
 from tests.integration.one_worker import run_through
 from tests.pipeline.conftest import Lake
+from tests.pipeline.readback import read_rows
 from tests.pipeline.test_backfill import Hole, Worked
 from tests.stack.kafka_helper import KafkaHelper, ToProduce
 from tests.stack.names import Names

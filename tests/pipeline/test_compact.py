@@ -175,5 +175,4 @@ def snapshots(lake: Lake) -> set[int]:
 
 def position_of(lake: Lake) -> dict[int, int]:
     """Give the offsets that the table tells."""
-    topic = lake.settings.worker.kafka.references_topic
-    return EntryTable(lake.spark, lake.settings.pipeline.table, topic=topic).position().offsets
+    return EntryTable(lake.spark, lake.settings).position().offsets

@@ -120,7 +120,7 @@ def records(first: int, *, partitions: int = 2) -> list[ToProduce]:
 def complete_through(lake: Lake) -> datetime | None:
     """Materialise, and read the moment off the table."""
     Materialize(lake.spark, lake.settings).run(continuous=False)
-    table = EntryTable(lake.spark, lake.settings.pipeline.table, topic=lake.settings.worker.kafka.references_topic)
+    table = EntryTable(lake.spark, lake.settings)
     text = table.properties().get(PROPERTY_COMPLETE)
     return None if text is None else datetime.fromisoformat(text)
 

@@ -128,7 +128,7 @@ def test_user_is_in_no_table_and_no_snapshot(
         "INSERT INTO lake.logs.retired (bucket, object, deleted_at) "
         f"VALUES ('{deployment.bucket}', '{own[0]}', current_timestamp())"
     )
-    table = EntryTable(lake.spark, lake.settings.pipeline.table, topic=deployment.references_topic)
+    table = EntryTable(lake.spark, lake.settings)
     position, tables = table.position(), ("entries", "user_hours", "user_days", "references")
     others = rows_of(lake, *tables)
 

@@ -29,12 +29,11 @@ from log_partitioner_pipeline.jobs.erase import Erase
 from log_partitioner_pipeline.jobs.materialize import Materialize
 from log_partitioner_pipeline.retire import Retired, Retirement
 from log_partitioner_pipeline.retired import RetiredObjects
-from log_partitioner_pipeline.rows import read_rows
 from tests.integration.harness import Deployment
 from tests.integration.one_worker import run_through
 from tests.pipeline.conftest import Lake
 from tests.pipeline.others import by_others
-from tests.pipeline.readback import Places, read_table
+from tests.pipeline.readback import Places, read_rows, read_table
 from tests.stack.kafka_helper import KafkaHelper, ToProduce
 from tests.stack.names import Names
 from tests.stack.s3_helper import S3Helper
@@ -263,8 +262,7 @@ def test_nothing_goes_where_others_change_the_table(world: World, monkeypatch: p
     """
     deployment, lake, expected = world
     before = objects_of(deployment)
-    topic = deployment.references_topic
-    position = EntryTable(lake.spark, lake.settings.pipeline.table, topic=topic).position()
+    position = EntryTable(lake.spark, lake.settings).position()
     verdicts = lake.spark.sql("SELECT DISTINCT table_id, table_snapshot, table_schema FROM lake.logs.audited")
     assert verdicts.collect() == [(position.table_id, position.snapshot_id, position.schema_id)]
     lineage = Lineage(lake.settings.worker.kafka.group_id, [])

@@ -38,7 +38,6 @@ from tests.pipeline.others import by_others
 from tests.pipeline.packs import KEY, Entry, write_object
 from tests.pipeline.readback import text_of
 
-TOPIC = "references"
 Make = Callable[[], EntryTable]
 (REFERENCE,) = write_object([Entry(KEY, {"n": 1})]).references
 LATER_MS = 4_000_000_000_000
@@ -72,7 +71,7 @@ def table_of(session: SparkSession, settings: JobSettings) -> Callable[[], Entry
     """Make the table as a driver has it."""
 
     def make() -> EntryTable:
-        table = EntryTable(session, settings.pipeline.table, topic=TOPIC)
+        table = EntryTable(session, settings)
         table.ensure()
         return table
 

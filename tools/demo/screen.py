@@ -130,7 +130,6 @@ def _render_worker(row: WorkerRow) -> str:
     return f"  {row.name:<10} {row.state:<9} {owned:>4} {row.flushes:>8,} {row.entries:>10,}  {row.last}"
 
 
-def make_screen(output: TextIO | None = None) -> Screen:
-    """Return the screen that suits the output: live on a terminal, plain elsewhere."""
-    output = output or sys.stdout
-    return LiveScreen(output) if output.isatty() else PlainScreen(output)
+def make_screen() -> Screen:
+    """Return the screen that suits standard output: live on a terminal, plain elsewhere."""
+    return LiveScreen(sys.stdout) if sys.stdout.isatty() else PlainScreen(sys.stdout)

@@ -17,6 +17,7 @@ from tools.local.errors import ProcessDiedError
 
 _LEASH = Path(__file__).with_name("leash.py")
 _POLL_S = 0.05
+_ERRORS_SHOWN = 5
 
 
 class ServerProcess:
@@ -88,11 +89,11 @@ class ServerProcess:
         """Return the end of this run's log."""
         return "\n".join(self._log_of_this_run().splitlines()[-count:])
 
-    def _first_errors(self, count: int = 5) -> str:
+    def _first_errors(self) -> str:
         """Return the first errors in this run's log, each on a line: a server writes much more while it ends."""
         lines = self._log_of_this_run().splitlines()
         errors = [line for line in lines if "ERROR" in line or "Exception" in line]
-        return "".join(f"{line}\n" for line in errors[:count])
+        return "".join(f"{line}\n" for line in errors[:_ERRORS_SHOWN])
 
     def terminate(self) -> None:
         """Send SIGTERM and return at once; a paused process is resumed, or it would never see it."""

@@ -60,24 +60,24 @@ class Rule:
         return self.method in ("", method) and self.key in path
 
 
-def slow_down(*, times: int = 1, method: str = "PUT", key: str = "") -> Rule:
+def slow_down(*, times: int = 1, key: str = "") -> Rule:
     """Return the rule for `503 SlowDown`, the most frequent error of S3."""
-    return Rule(Action.STATUS, method=method, key=key, times=times)
+    return Rule(Action.STATUS, method="PUT", key=key, times=times)
 
 
-def internal_error(*, times: int = 1, method: str = "PUT", key: str = "") -> Rule:
+def internal_error(*, times: int = 1, key: str = "") -> Rule:
     """Return the rule for `500 InternalError`."""
-    return Rule(Action.STATUS, method=method, key=key, times=times, status=500, code="InternalError")
+    return Rule(Action.STATUS, method="PUT", key=key, times=times, status=500, code="InternalError")
 
 
-def access_denied(*, times: int = 1, method: str = "PUT", key: str = "") -> Rule:
+def access_denied(*, times: int = 1, key: str = "") -> Rule:
     """Return the rule for `403 AccessDenied`."""
-    return Rule(Action.STATUS, method=method, key=key, times=times, status=403, code="AccessDenied")
+    return Rule(Action.STATUS, method="PUT", key=key, times=times, status=403, code="AccessDenied")
 
 
-def lost_answer(*, times: int = 1, method: str = "PUT", key: str = "") -> Rule:
+def lost_answer(*, times: int = 1, key: str = "") -> Rule:
     """Return the rule for a request that is done although its answer is lost."""
-    return Rule(Action.DROP_ANSWER, method=method, key=key, times=times)
+    return Rule(Action.DROP_ANSWER, method="PUT", key=key, times=times)
 
 
 @dataclass(frozen=True, slots=True)

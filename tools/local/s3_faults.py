@@ -22,8 +22,8 @@ class S3FaultProxy:
     Clients use `endpoint`, which has the credentials of the server behind. `pace` holds them to rates.
     """
 
-    def __init__(self, upstream: S3Endpoint, *, port: int | None = None) -> None:
-        self.port = find_free_ports(1)[0] if port is None else port
+    def __init__(self, upstream: S3Endpoint) -> None:
+        (self.port,) = find_free_ports(1)
         self.endpoint = dataclasses.replace(upstream, url=f"http://{LOOPBACK}:{self.port}")
         self.pace = Pace()
         self._book = Rulebook()

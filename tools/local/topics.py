@@ -18,6 +18,7 @@ from tools.local.s3 import S3Endpoint
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+_OUTPUT_PARTITIONS = 3
 _REQUEST_TIMEOUT_S = 120  # new servers on a busy machine take their time
 
 # The service's topics are the proof and the index of all data: they are kept until an operator decides otherwise.
@@ -35,8 +36,6 @@ def create_topics(
     references: str = "references",
     flushes: str = "flushes",
     dead_letters: str = "dead-letters",
-    backfills: str = "backfills",
-    output_partitions: int = 3,
     replication: int = 1,
 ) -> None:
     """Create the source topic, the three that the worker writes, and the one of backfills.
@@ -47,10 +46,12 @@ def create_topics(
     kept = durable | _KEEP_FOREVER
     topics = [NewTopic(source, num_partitions=partitions, replication_factor=replication, config=durable)]
     topics += [
-        NewTopic(name, num_partitions=output_partitions, replication_factor=replication, config=kept)
+        NewTopic(name, num_partitions=_OUTPUT_PARTITIONS, replication_factor=replication, config=kept)
         for name in (references, flushes, dead_letters)
     ]
-    topics.append(NewTopic(backfills, num_partitions=1, replication_factor=replication, config=durable | _KEEP_NEWEST))
+    topics.append(
+        NewTopic("backfills", num_partitions=1, replication_factor=replication, config=durable | _KEEP_NEWEST)
+    )
     create_missing(AdminClient({"bootstrap.servers": bootstrap_servers}), topics)
 
 

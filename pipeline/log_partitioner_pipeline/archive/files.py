@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pyspark.sql import types as T
 
 from log_partitioner.formats.findings import Kind
-from log_partitioner.proof.audit.store import Address
+from log_partitioner.proof.audit.store import S3_URL, Address
 from log_partitioner.proof.oracle.judge import Judge
 from log_partitioner.proof.oracle.times import date_and_hour, read_time
 from log_partitioner_pipeline.archive.rows import BrokenLine, CsvRow, read_csv, value_of_text
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from log_partitioner_pipeline.audit.result import Window
     from log_partitioner_pipeline.config import CsvSettings, JobSettings
 
-_S3 = "s3://"
 _SUFFIXES = (".csv", ".csv.gz")
 _PARTS = {"Y": r"\d{4}", "m": r"\d{2}", "d": r"\d{2}", "H": r"\d{2}"}
 _HOUR_MS = 3_600_000
@@ -144,12 +143,12 @@ def list_files(settings: JobSettings, location: str, window: Window) -> list[Arc
 
 def _listed(settings: Settings, location: str) -> Iterator[tuple[str, str, int]]:
     """Yield path below the location, whole name and size of each file."""
-    if location.startswith(_S3):
-        bucket, _, prefix = location.removeprefix(_S3).partition("/")
+    if location.startswith(S3_URL):
+        bucket, prefix, _ = Address.named(location)
         prefix = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
         for one in Objects(settings.s3).list(bucket, prefix):
             if one.key.endswith(_SUFFIXES):
-                yield one.key.removeprefix(prefix), f"{_S3}{bucket}/{one.key}", one.size
+                yield one.key.removeprefix(prefix), f"{S3_URL}{bucket}/{one.key}", one.size
         return
     root = Path(location).absolute()
     if not root.is_dir():
@@ -174,7 +173,7 @@ def rows_of(files: Iterable[Row], *, settings: Settings, csv: CsvSettings) -> It
     for told in files:
         file = told["file"]
         try:
-            for one in read_csv(_data(objects, file), csv):
+            for one in read_csv(objects.read_file(file), csv):
                 if isinstance(one, BrokenLine):
                     yield told | {"line": one.line, "kind": Kind.CSV_BROKEN, "text": f"line {one.line}: {one.text}"}
                 else:
@@ -183,16 +182,6 @@ def rows_of(files: Iterable[Row], *, settings: Settings, csv: CsvSettings) -> It
             yield told | {"kind": Kind.CSV_UNREADABLE, "text": str(error)}
         except (ObjectError, OSError) as error:
             yield told | {"text": f"{file}: {error}", "unread": True}
-
-
-def _data(objects: Objects, file: str) -> bytes:
-    if not file.startswith(_S3):
-        return Path(file).read_bytes()
-    bucket, _, key = file.removeprefix(_S3).partition("/")
-    stored = objects.fetch(Address(bucket, key))
-    if stored is None:
-        raise ObjectError("it was listed, and is no longer there")
-    return stored.data
 
 
 def _row(row: CsvRow, *, csv: CsvSettings, parse: Parse, partition: PartitionSettings, user: UserSettings) -> Row:

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from log_partitioner.formats.flush_record import Lineage
     from log_partitioner_pipeline.audit.judged import BatchHour, HourCounts
     from log_partitioner_pipeline.config import JobSettings
-    from log_partitioner_pipeline.table import Offsets, Position
+    from log_partitioner_pipeline.table import Position
+    from log_partitioner_pipeline.topic_log import Offsets
 
 AUDITED, RUNS, FINDINGS = "audited", "audit_runs", "audit_findings"
 _HOUR = ("batch_id", "date", "hour")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial, reduce
 from operator import or_
 from typing import TYPE_CHECKING
@@ -34,7 +34,7 @@ from log_partitioner_pipeline.session import CATALOG
 from log_partitioner_pipeline.table import load_table
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
     from log_partitioner.config.settings import Settings
     from log_partitioner.formats.model import OffsetRanges
@@ -79,8 +79,7 @@ _FINDINGS = ", ".join(
 
 def find_position(spark: SparkSession, settings: JobSettings) -> Position | None:
     """Read the position of the table; None if there is no table."""
-    topic = settings.worker.kafka.references_topic
-    table = EntryTable(spark, settings.pipeline.table, topic=topic)
+    table = EntryTable(spark, settings)
     return table.position() if table.is_there else None
 
 
@@ -142,15 +141,29 @@ def compare_sums(judged: DataFrame, sums: DataFrame, position: Position) -> Data
     taken = F.create_map(*[F.lit(part) for pair in sorted(position.offsets.items()) for part in pair])
     end = F.try_element_at(taken.cast("map<int, bigint>"), F.col("message_partition"))
     theirs = judged.select("reference_id", *_PLACED, (F.col("message_offset") < end).alias("has"), *Digests._fields)
-    in_table = sums.withColumnsRenamed({name: f"t_{name}" for name in Digests._fields})
-    both = theirs.join(in_table, on="reference_id", how="full")
-    said = {name: F.coalesce(F.when(F.col("has"), F.col(name)), F.lit(0)) for name in Digests._fields}
-    differs = reduce(or_, (value != F.coalesce(f"t_{name}", F.lit(0)) for name, value in said.items()))
+    both = theirs.join(_renamed(sums), on="reference_id", how="full")
+    differs = _differs({name: F.when(F.col("has"), F.col(name)) for name in Digests._fields})
     has = F.coalesce("has", F.lit(False)).alias("has")  # noqa: FBT003 - a value of SQL
     is_read = ~(F.col("has") & (F.col("rows") == 0))  # else its object is a finding, and the table is not
     return both.where(differs & F.coalesce(is_read, F.lit(True))).select(  # noqa: FBT003 - a value of SQL
         "reference_id", *_PLACED, has
     )
+
+
+def with_sums(in_objects: DataFrame, sums: DataFrame) -> DataFrame:
+    """Return sums of digests by reference with `is_other`: whether those of the table are others."""
+    joined = in_objects.join(_renamed(sums), on="reference_id", how="left")
+    return joined.withColumn("is_other", _differs({name: F.col(name) for name in Digests._fields}))
+
+
+def _renamed(sums: DataFrame) -> DataFrame:
+    return sums.withColumnsRenamed({name: f"t_{name}" for name in Digests._fields})
+
+
+def _differs(said: Mapping[str, Column]) -> Column:
+    """Return whether sums differ from those of the table; a side without sums has no rows."""
+    zero = F.lit(0)
+    return reduce(or_, (F.coalesce(one, zero) != F.coalesce(f"t_{name}", zero) for name, one in said.items()))
 
 
 def findings_of(in_files: DataFrame, differing: DataFrame, rows: DataFrame, settings: JobSettings) -> DataFrame:

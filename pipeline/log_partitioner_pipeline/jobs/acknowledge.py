@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from log_partitioner_pipeline.backfill.ranges import Ranges
     from log_partitioner_pipeline.config import JobSettings
 
-_SCHEME = "s3://"
-
 
 class Losses(NamedTuple):
     """Losses that a person names, with the reason: URLs or keys of objects, messages as JSON."""
@@ -77,10 +75,8 @@ def find_object(spark: SparkSession, settings: JobSettings, name: str) -> LostOb
     Raises:
         PipelineError: it is there, or retired, or no reference names it, or S3 does not answer.
     """
-    bucket, key = settings.worker.s3.bucket, name
-    if name.startswith(_SCHEME):
-        bucket, _, key = name.removeprefix(_SCHEME).partition("/")
-    url, table = f"{_SCHEME}{bucket}/{key}", f"{CATALOG}.{settings.pipeline.table.beside(REFERENCES.name)}"
+    bucket, key, _ = Address.named(name, bucket=settings.worker.s3.bucket)
+    url, table = f"s3://{bucket}/{key}", f"{CATALOG}.{settings.pipeline.table.beside(REFERENCES.name)}"
     if not spark.catalog.tableExists(table):
         raise TableError(f"there is no table {table}, which materialize makes: nobody knows what {url} holds")
     is_it = (F.col("location.bucket") == bucket) & (F.col("location.object") == key)

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from log_partitioner_pipeline.config import JobSettings
-    from log_partitioner_pipeline.table import Offsets
+    from log_partitioner_pipeline.topic_log import Offsets
 
 _HOUR_S = 3600
 _FOLDS = (0, 1)
@@ -101,10 +101,9 @@ class Compact:
         self._spark = spark
         self._all_settings = settings
         self._settings = settings.pipeline.compact
-        self._topic = settings.worker.kafka.references_topic
         self._lineage = Lineage(settings.worker.kafka.group_id, [])
         self._zone = settings.worker.partition.zone
-        self.table = EntryTable(spark, settings.pipeline.table, topic=self._topic)
+        self.table = EntryTable(spark, settings)
         self.upkeep = Upkeep(spark, self.table.name)
         self._log = structlog.get_logger("compact")
 

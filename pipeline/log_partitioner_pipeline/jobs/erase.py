@@ -58,7 +58,7 @@ class Erase:
         self._spark = spark
         self._settings = settings
         self._user = user
-        self._entries = EntryTable(spark, settings.pipeline.table, topic=settings.worker.kafka.references_topic)
+        self._entries = EntryTable(spark, settings)
         self._erasures = Erasures(spark, settings)
         self._log = structlog.get_logger("erase")
         beside, is_theirs = settings.pipeline.table.beside, F.col(USER) == user

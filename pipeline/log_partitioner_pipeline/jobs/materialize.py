@@ -32,7 +32,6 @@ from log_partitioner_pipeline.pieces import projection_text
 from log_partitioner_pipeline.progress import StepProgress
 from log_partitioner_pipeline.references import SchemaTexts, once, weigh
 from log_partitioner_pipeline.session import open_session
-from log_partitioner_pipeline.topic_identity import require_same_topic
 from log_partitioner_pipeline.topic_log import Bounds, Slice, count_behind, read_slices, require_unbroken
 from log_partitioner_pipeline.whose import OneHistory, claim, history_of
 
@@ -45,7 +44,7 @@ if TYPE_CHECKING:
     from log_partitioner.adapters.kafka.topics import Ends
     from log_partitioner.formats.reference import Reference
     from log_partitioner_pipeline.config import JobSettings
-    from log_partitioner_pipeline.table import Offsets
+    from log_partitioner_pipeline.topic_log import Offsets
 
 _NEWEST_HOURS = """
 SELECT hour, count(*) AS entries, count(DISTINCT user) AS users
@@ -79,7 +78,7 @@ class Materialize:
         self._settings = settings.pipeline.materialize
         self._topic = settings.worker.kafka.references_topic
         run_id = uuid.uuid4().hex[:12]
-        self._table = EntryTable(spark, settings.pipeline.table, topic=self._topic)
+        self._table = EntryTable(spark, settings)
         self._acknowledged = Acknowledgements(spark, settings).read()
         self._references = AnnouncedTable(spark, settings, REFERENCES)
         self._beside = [AnnouncedTable(spark, settings, kind) for kind in (DEAD_LETTERS, FLUSHES)]
@@ -121,7 +120,7 @@ class Materialize:
     def _catch_up(self) -> None:
         """Commit everything that there is now: first what was announced, then its entries."""
         kafka = self._worker.kafka
-        require_same_topic(self._spark, self._table.name, topic=self._topic, kafka=kafka)
+        self._table.require_same_topic(kafka)
         lineage = self._history.lineage
         group = kafka if lineage is None else of_group(self._worker, lineage.group_id).kafka
         with KafkaTopics.of(group) as topics:

@@ -26,8 +26,7 @@ from log_partitioner_pipeline.jobs.materialize import Materialize
 from log_partitioner_pipeline.kafka import partition_ends
 from log_partitioner_pipeline.retired import RetiredObjects
 from log_partitioner_pipeline.session import open_session
-from log_partitioner_pipeline.table import PROPERTY_TOPIC
-from log_partitioner_pipeline.topic_identity import PROPERTY_TOPIC_ID
+from log_partitioner_pipeline.table import PROPERTY_TOPIC, PROPERTY_TOPIC_ID
 from log_partitioner_pipeline.whose import PROPERTY_GROUP
 
 if TYPE_CHECKING:
@@ -54,14 +53,14 @@ class Rebuild:
     """One run."""
 
     def __init__(self, spark: SparkSession, settings: JobSettings) -> None:
-        name, topic = settings.pipeline.table.name, settings.worker.kafka.references_topic
+        name = settings.pipeline.table.name
         table = settings.pipeline.table.model_copy(update={"name": f"{name}{REBUILT}"})
         pipeline = settings.pipeline.model_copy(update={"table": table})
         self._spark = spark
         self._settings = settings.model_copy(update={"pipeline": pipeline})
         self._name = name
-        self._old = EntryTable(spark, settings.pipeline.table, topic=topic)
-        self._new = EntryTable(spark, table, topic=topic)
+        self._old = EntryTable(spark, settings)
+        self._new = EntryTable(spark, self._settings)
 
     def run(self) -> str:
         """Rebuild the table; returns the name that the old one has now.

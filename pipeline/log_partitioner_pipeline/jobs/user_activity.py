@@ -71,7 +71,7 @@ class UserActivity:
         self._spark = spark
         self._settings = settings.pipeline.activity
         self._zone = settings.worker.partition.zone
-        self._entries = EntryTable(spark, settings.pipeline.table, topic=settings.worker.kafka.references_topic)
+        self._entries = EntryTable(spark, settings)
         self._hours = StateTable(spark, settings, HOURS_TABLE, HOURS)
         self._days = StateTable(spark, settings, DAYS_TABLE, DAYS)
         self._log = structlog.get_logger("user_activity")
@@ -95,7 +95,8 @@ class UserActivity:
         if self._position().sequence_number <= (reached := self._reached()):
             return
         written_at_ms = max(self._days.written_at_ms(), self._hours.written_at_ms())
-        time.sleep(seconds_until_due(written_at_ms, now_ms=_now_ms(), interval_s=self._settings.interval_s))
+        now_ms = time.time_ns() // 1_000_000
+        time.sleep(seconds_until_due(written_at_ms, now_ms=now_ms, interval_s=self._settings.interval_s))
         self._count(self._position(), since=reached)
 
     def _position(self) -> Position:
@@ -175,7 +176,3 @@ class UserActivity:
 def seconds_until_due(written_at_ms: int, *, now_ms: int, interval_s: float) -> float:
     """Return the seconds until states may be written again, after they were written last; at most an interval."""
     return min(interval_s, max(0.0, interval_s - (now_ms - written_at_ms) / 1000))
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

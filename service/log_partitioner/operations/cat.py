@@ -18,7 +18,6 @@ from log_partitioner.proof.oracle.judge import Judge
 from log_partitioner.reader import ReferencesTopic, entries_of, fetch, store_of, to_json
 
 _STANDARD_INPUT = "-"
-_URL = "s3://"
 
 
 class _Placed(msgspec.Struct):
@@ -85,11 +84,8 @@ def places(text: str, bucket: str, find: Find) -> Iterator[tuple[Address, Locati
     elif text.startswith("{") or "/" not in text:
         for location in _locations(text.encode()) if text.startswith("{") else [find(text)]:
             yield Address.of(location), location
-    elif text.startswith(_URL):
-        named, _, key = text.removeprefix(_URL).partition("/")
-        yield Address(named, key), None
     else:
-        yield Address(bucket, text), None
+        yield Address.named(text, bucket=bucket), None
 
 
 def _find(settings: Settings, reference_id: str) -> Location:

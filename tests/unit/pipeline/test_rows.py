@@ -19,8 +19,9 @@ from log_partitioner_pipeline.compiled import CompiledGatherer
 from log_partitioner_pipeline.errors import ObjectError
 from log_partitioner_pipeline.objects import Content
 from log_partitioner_pipeline.pieces import pieces_of, projection_text
-from log_partitioner_pipeline.rows import RowGatherer, read_rows
+from log_partitioner_pipeline.rows import RowGatherer
 from tests.pipeline.packs import KEY, TIME_US, Entry, Written, write_object
+from tests.pipeline.readback import read_rows
 
 BYTES_MAX = 1 << 20
 KINDS: list[Any] = [RowGatherer, *([CompiledGatherer] if native.IS_INSTALLED else [])]

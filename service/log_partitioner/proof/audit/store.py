@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from log_partitioner.config.s3_settings import S3Settings
     from log_partitioner.formats.reference import Location
 
+S3_URL = "s3://"
 GONE = frozenset({"NoSuchKey", "NoSuchVersion", "404", "NotFound"})
 
 
@@ -30,6 +31,13 @@ class Address(NamedTuple):
     def of(cls, location: Location) -> Address:
         """Return the address of a reference's object."""
         return cls(location.bucket, location.object, location.version_id)
+
+    @classmethod
+    def named(cls, name: str, *, bucket: str = "") -> Address:
+        """Return the address that `s3://bucket/key` names, or a key of this bucket."""
+        if name.startswith(S3_URL):
+            bucket, _, name = name.removeprefix(S3_URL).partition("/")
+        return cls(bucket, name)
 
 
 class FetchedObject(NamedTuple):

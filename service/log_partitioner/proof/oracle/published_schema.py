@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import fastavro
 import msgspec
 
-from log_partitioner.formats.projection import project
+from log_partitioner.formats.projection import NAME_PROPERTY, TYPE_PROPERTY, project
 from log_partitioner.proof.oracle.equal import canonical
 from log_partitioner.proof.oracle.expected_schema import Array, Map, Record, Type, is_covered_by, paths_of
 
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from log_partitioner.proof.oracle.json_text import Parse
 
 META = "_meta"
-TYPE_PROPERTY = "lp.type"
-NAME_PROPERTY = "lp.name"
 _META_FIELDS = [
     ("user", "string"),
     ("event_time", {"type": "long", "logicalType": "timestamp-micros"}),
