@@ -1,4 +1,4 @@
-"""Real logs as workloads, where they are present: LOGP_TEST_DATA, else a directory beside the repository.
+"""Real logs as workloads, if they are present: LOGP_TEST_DATA, else a directory beside the repository.
 
 `mix` has entries of all sets as one topic, interleaved by position; a long set gives some, from all of its file.
 """

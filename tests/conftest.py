@@ -61,7 +61,7 @@ def pytest_report_header() -> list[str]:
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
-    """Leave out the tests about real logs where there are none."""
+    """Leave out the tests of real logs if there are none."""
     if collection_path.name.startswith("test_real_") and not real_log_sets():
         return True
     return None

@@ -16,7 +16,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Record where it was asked for."""
+    """Record if the option asks for it."""
     path: Path | None = config.getoption("--record")
     if path is not None:
         config.pluginmanager.register(Record(path))

@@ -19,7 +19,7 @@ class Reader(Protocol):
     """Reads an object by another way than the store under test."""
 
     def __call__(self, key: str) -> bytes | None:
-        """Give the bytes; None where there is no object."""
+        """Give the bytes, or None if there is no object."""
         ...
 
 

@@ -276,7 +276,7 @@ def test_piece_after_one_that_was_torn_is_whole(tmp_path: Path, monkeypatch: pyt
 
 
 def test_write_that_takes_only_a_part_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """POSIX allows short writes, also where there is room."""
+    """POSIX allows short writes even if there is room."""
     batch = prepared(tmp_path / "spool").open("b1")
     write = os.pwrite
     monkeypatch.setattr(os, "pwrite", lambda file, data, at: write(file, bytes(data)[:3], at))

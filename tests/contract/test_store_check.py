@@ -132,7 +132,7 @@ def test_store_that_is_busy_for_a_while_is_told_from_one_that_lacks_something(
 
 @pytest.mark.parametrize("region", [None, "eu-north-1"])
 def test_redirect_is_told_with_bucket_region_and_status(server: HttpS3, region: str | None) -> None:
-    """Botocore went round in circles where no region was named, with XML, HTML or nothing."""
+    """Botocore went round in circles if the answer (XML, HTML or nothing) named no region."""
     store = store_of(server.url)
     server.error_headers = {"Location": server.url} | ({} if region is None else {"x-amz-bucket-region": region})
     for status, page in product((301, 302, 307), (None, HTML, b"")):

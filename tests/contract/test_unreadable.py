@@ -247,7 +247,7 @@ def test_offset_out_of_range_stops(cluster: MockCluster) -> None:
 
 
 def test_offset_out_of_range_behind_what_was_read_stops_once_it_was_sought(cluster: MockCluster) -> None:
-    """The library may have gone there by itself: what it says is of the log only where we have told it to read."""
+    """The library may have gone there by itself: its error counts only if the worker has sought that offset."""
     cluster.append(GOOD[1])
     with reading(cluster) as consumer:
         assert [one.offset for one in read(consumer, to=0)] == [0]

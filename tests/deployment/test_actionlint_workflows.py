@@ -10,7 +10,7 @@ WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yaml"))
 
 
 def test_workflows_are_what_the_hosted_ci_understands() -> None:
-    """Their syntax, their expressions, the inputs of well-known actions; their shell where shellcheck is."""
+    """Their syntax, their expressions, the inputs of well-known actions; their shell if shellcheck is installed."""
     done = run("actionlint", *WORKFLOWS)
     assert (done.returncode, done.stdout) == (0, "")
 

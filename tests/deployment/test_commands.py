@@ -39,7 +39,7 @@ def commands() -> Iterator[tuple[str, str, str]]:
 
 
 def parser_of(program: str, words: list[str]) -> argparse.ArgumentParser | None:
-    """Follow the words that are sub-commands; None where one is none."""
+    """Follow the words that are sub-commands; None if one is none."""
     parser = PROGRAMS[program]()
     for word in words:
         inner = next((one for one in parser._actions if isinstance(one, argparse._SubParsersAction)), None)
@@ -69,7 +69,7 @@ def is_known(program: str, arguments: str) -> bool:
 
 
 def test_command_of_a_page_exists_with_its_options() -> None:
-    """Whoever copies it gets no usage message."""
+    """A user who copies it gets no usage message."""
     unknown = [
         (page, f"{program} {arguments}") for page, program, arguments in commands() if not is_known(program, arguments)
     ]

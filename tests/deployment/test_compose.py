@@ -1,4 +1,4 @@
-"""deploy/docker-compose.yaml: what it sets is taken, and it runs where a Docker engine and `docker compose` are."""
+"""deploy/docker-compose.yaml: its settings are accepted, and it runs if Docker and `docker compose` are there."""
 
 import re
 import subprocess

@@ -189,7 +189,7 @@ def test_chart_property_that_is_secret_or_may_not_be_set_is_refused() -> None:
 
 @pytest.mark.parametrize("missing", ["kafka.bootstrap_servers", "kafka.source_topics", "s3.bucket"])
 def test_chart_without_a_required_value_is_refused(missing: str) -> None:
-    """Whoever forgets where to read from or write to is told so."""
+    """The chart refuses values without a source or a bucket, and says so."""
     required = {"kafka.bootstrap_servers": "kafka:9092", "kafka.source_topics[0]": "logs", "s3.bucket": "logs"}
     given = [f"config.{path}={value}" for path, value in required.items() if not path.startswith(missing)]
 
@@ -329,7 +329,7 @@ def test_chart_own_service_account_is_used(tmp_path: Path) -> None:
 
 
 def test_chart_placement_is_passed_on(tmp_path: Path) -> None:
-    """Node selector, tolerations and the like stand in the pod only where they are given."""
+    """Node selector, tolerations and the like stand in the pod only if they are given."""
     placed = manifests_of(
         tmp_path / "placed", "nodeSelector.disk=ssd", values_json=('imagePullSecrets=[{"name": "r"}]',)
     )

@@ -1,4 +1,4 @@
-"""`make release`: it refuses where something is missing, and does nothing unless told to."""
+"""`make release`: it refuses if something is missing, and does nothing unless told to."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ _PATH = os.pathsep.join([str(ROOT / ".local" / "bin"), os.environ.get("PATH", ""
 
 
 def find(tool: str) -> str | None:
-    """Path of a tool; None where it is absent."""
+    """Path of a tool, or None if it is absent."""
     return shutil.which(tool, path=_PATH)
 
 

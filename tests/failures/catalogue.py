@@ -156,7 +156,7 @@ def other_times(bed: Bed) -> Story:
 
 @failure("workers are too slow")
 def too_slow(bed: Bed) -> Story:
-    """They take two entries a second, where forty are written."""
+    """They take two entries a second, while forty are written."""
     bed.worker()
     yield None
     bed.worker(LOGP_KAFKA__ENTRIES_PER_S_MAX="2")

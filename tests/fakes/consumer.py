@@ -214,7 +214,7 @@ class FakeConsumer:
         return self.member.membership()
 
     def ends(self, next_offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Give the ends of what is assigned; the next offset where no record is left."""
+        """Give the ends of assigned TopicPartitions, or the next offset if no record is left."""
         logs = {tp: self._broker.logs[tp] for tp in next_offsets if tp in self.positions}
         return {
             tp: log.end if log.open_at is not None or log.read(self.positions[tp], 1) else next_offsets[tp]

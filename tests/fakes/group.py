@@ -106,7 +106,7 @@ class ClassicGroup:
     def validate(
         self, generation: int, member_id: str, tps: Collection[TopicPartition], *, transactional: bool
     ) -> None:
-        """Raise BrokerError unless this member may commit; nobody looks at what."""
+        """Raise BrokerError unless this member may commit; the group does not compare its TopicPartitions."""
         del tps
         self.tick()
         if generation < 0 and not self.members:

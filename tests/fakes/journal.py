@@ -1,4 +1,4 @@
-"""A journal that outlives its worker where the test hands it on."""
+"""A journal that outlives its worker if the test hands it on."""
 
 from __future__ import annotations
 

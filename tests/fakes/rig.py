@@ -162,7 +162,7 @@ class Rig:
         self.check()
 
     def check(self, **kafka: Any) -> None:
-        """Check I1 to I5, by other settings than those of the fakes where some are given."""
+        """Check I1 to I5, by the given settings or those of the fakes."""
         check_all(self.broker, self.bucket, **kafka)
 
 

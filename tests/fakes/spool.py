@@ -33,7 +33,7 @@ class FakeSpool:
         return batch
 
     def ask(self, operation: str) -> None:
-        """Fail where the script says so."""
+        """Fail if the script says so."""
         self._point(operation)
         if self.refuses(operation):
             raise SpoolError(f"{operation}: no space left on device")

@@ -138,7 +138,7 @@ class Rules:
         return replace(self, seal=self.seal._replace(**rules))
 
     def with_lane(self) -> Rules:
-        """Take the fast lane into rows and out of them, where it is installed."""
+        """Take the fast lane into rows and out of them, if it is installed."""
         return self.with_settings(fast_lane="auto")
 
     def with_verification(self, **given: Any) -> Rules:

@@ -122,7 +122,7 @@ class Deployment:
     # Workers.
 
     def start(self, name: str, *, inside: Sequence[str] = (), **settings: str) -> ServerProcess:
-        """Start a worker, `inside` another command where given; a name may start again after its process has ended."""
+        """Start a worker, `inside` a command if one is given; a name may start again after its process has ended."""
         env = self.environment() | self._disturbed | {"LOGP_WORKER": name, **settings}
         command = [*inside, sys.executable, *self.program, "run"]
         process = ServerProcess(name, command, log=self.log_of(name), env=env)
@@ -182,7 +182,7 @@ class Deployment:
         return [line for line in self.log_of(name).read_text().splitlines() if line and not line.startswith("{")]
 
     def get(self, name: str, path: str) -> tuple[int, str]:
-        """Ask a worker's HTTP port; status 0 where nobody listens yet."""
+        """Ask a worker's HTTP port; status 0 if it does not listen yet."""
         started = [event for event in self.events(name) if event["event"] == "worker_started"]
         if not started:
             return 0, ""
@@ -197,7 +197,7 @@ class Deployment:
             return 0, ""
 
     def metric(self, name: str, metric: str) -> float:
-        """Sum of a metric over its labels; 0 where the worker does not say it yet."""
+        """Sum of a metric over its labels; 0 if the worker does not report it yet."""
         lines = self.get(name, "/metrics")[1].splitlines()
         return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(f"log_partitioner_{metric}"))
 
@@ -227,7 +227,7 @@ class Deployment:
                 time.sleep(0.2)
 
     def require_nobody_failed(self) -> None:
-        """Fail at once where all workers have ended and one did so by itself: nothing will change any more."""
+        """Fail at once if all workers have ended and one did so by itself: nothing will change any more."""
         ended = [one for one in self.workers.values() if not one.is_alive()]
         for one in ended:
             if len(ended) == len(self.workers) and one.exit_code not in (0, -9):

@@ -64,7 +64,7 @@ class ReadObject(NamedTuple):
 
 
 class Rejected(NamedTuple):
-    """A dead letter: `indexes` is None where it says `all`; `headers` are those before ours."""
+    """A dead letter: `indexes` is None if it says `all`; `headers` are those before ours."""
 
     reason: str
     partition: int
@@ -212,7 +212,7 @@ _NUMBERS = (int, float, Decimal)
 
 
 def difference(expected: Any, actual: Any, path: str = "") -> str | None:
-    """Say where two values first differ; None where they are equal: absent = null, numbers by value."""
+    """Say where two values first differ, or None if they are equal: absent = null, numbers by value."""
     kind = type(expected)
     if kind is dict and type(actual) is dict:
         return _object_difference(expected, actual, path)

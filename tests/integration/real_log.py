@@ -234,7 +234,7 @@ def _as_id(value: Any) -> str | None:
 
 
 def _micros(value: Any) -> int | None:
-    """Read a time: epoch milliseconds, or ISO-8601, which is UTC where it names no zone."""
+    """Read a time: epoch milliseconds, or ISO-8601, which is UTC if it names no zone."""
     if isinstance(value, int):
         return value * 1000
     match = _ISO.match(value)

@@ -1,4 +1,4 @@
-"""A store on its bad days: whatever it answers or does not, an object counts only where a reference names it."""
+"""A store on its bad days: whatever it answers, an object counts only if a reference names it."""
 
 import pytest
 

@@ -35,7 +35,7 @@ def stage(kafka_cluster: KafkaCluster, cluster_helper: KafkaHelper, names: Names
 
 
 def _deliver(end_txn: HeldRequest) -> int:
-    """Let an EndTxn arrive at last; return the broker's error code, 0 where it has done what was asked."""
+    """Let an EndTxn arrive at last; return the broker's error code, or 0 if it has ended the transaction."""
     _, code = _ANSWER.unpack(end_txn.deliver())
     return int(code)
 

@@ -1,6 +1,6 @@
 """`python -m tests.mutants`: each mutant against every tool; writes docs/evidence/mutants.json and docs/MUTANTS.md.
 
-Exit code 1 where one is noticed by nothing, or the product itself by anything.
+Exit code 1 if no tool notices a mutant, or any tool complains of the product itself.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ def save(known: dict[str, Any], path: Path = EVIDENCE) -> None:
 
 
 def broken_by(text: str) -> str:
-    """Return the invariant that a text names first, a worker's own where it has ended itself by one, or the error."""
+    """Return the invariant that a text names first, a worker's own if that has ended the worker, or the error."""
     found = _BY.findall(text)
     inner = [one for one in found if one.startswith("W")]
     return (inner or found or [text.partition(":")[0]])[0]

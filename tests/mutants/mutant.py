@@ -44,7 +44,7 @@ def no_arguments(_patches: pytest.MonkeyPatch) -> tuple[Any, ...]:
 
 
 class FastTest(NamedTuple):
-    """A test without simulation or servers that passes, and fails where the mutant is planted."""
+    """A test without simulation or servers that passes, and fails if the mutant is planted."""
 
     node: str
     arguments: Arguments = no_arguments

@@ -79,7 +79,7 @@ def drops_in_the_library(consume: Callable[..., Poll]) -> Callable[..., Poll]:
 
 
 def by_the_root_alone(record: SourceRecord) -> WayPlace | None:
-    """Take the first link for the way: whoever has republished it, and whatever lies between."""
+    """Take the first link for the way, without its republishers and the topics between."""
     place, root = place_of(record), root_of(record)
     return None if place is None or root is None else WayPlace(f"{root.topic}-{root.partition}", (root.offset,))
 
@@ -93,7 +93,7 @@ def shrinks_nothing(size_max: Size | None, _discarded: Size) -> Size | None:
 
 
 def learns_from_commits_alone(cost: FlushCost, work: FlushWork, seconds: StepSeconds, done: StepSeconds) -> FlushCost:
-    """Learn nothing where a step was cut short."""
+    """Learn nothing if a step was cut short."""
     return cost if min(done) < 1 else _after(cost, work, seconds, done)
 
 

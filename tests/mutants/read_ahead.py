@@ -131,10 +131,10 @@ class AnswersEndedStreams(ReadAhead):
 
 
 class ExpectsBothCallbacks(ReadAhead):
-    """Takes a rebalance for one only where revoke and assignment come in the same poll (attempt 5)."""
+    """Takes a rebalance for one only if revoke and assignment come in the same poll (attempt 5)."""
 
     def after_rebalance(self, polled: list[SourceRecord]) -> list[SourceRecord]:
-        """Keep everything where both came; else answer ended streams."""
+        """Keep everything if both came; else answer ended streams."""
         if self.heard == {"revoked", "assigned"}:
             return polled
         return [one for one in polled if not self.is_asked_for(one.tp)]

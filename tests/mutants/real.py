@@ -56,7 +56,7 @@ def servers() -> Iterator[Servers]:
 
 
 def run(mutant: Mutant | None, scenario: str, servers: Servers) -> dict[str, Any]:
-    """Run one, the product itself where none is given; return what each tool says."""
+    """Run a mutant, or the product itself if none is given; return what each tool says."""
     name = "none" if mutant is None else mutant.name
     root = servers.root / f"{name}-{scenario}"
     with Deployment(

@@ -41,7 +41,7 @@ def test_mutant_is_noticed_by_the_simulation(mutant: Mutant) -> None:
 
 @pytest.mark.parametrize("mutant", [one for one in MUTANTS.values() if one.fast is not None], ids=str)
 def test_mutant_is_noticed_by_the_test_named_for_its_rule(mutant: Mutant) -> None:
-    """The test fails where the rule is broken, and passes where it is not."""
+    """The test fails if the rule is broken, and passes if it is not."""
     assert mutant.fast is not None
     mutant.fast.run()
     with mutant.planted():
@@ -50,7 +50,7 @@ def test_mutant_is_noticed_by_the_test_named_for_its_rule(mutant: Mutant) -> Non
 
 @pytest.mark.parametrize("mutant", UNSEEN, ids=str)
 def test_mutant_that_the_simulation_hardly_sees_has_a_test_of_its_own(mutant: Mutant) -> None:
-    """Nothing is listed that nobody looks for."""
+    """Otherwise a mutant would be listed that no tool looks for."""
     assert mutant.fast is not None
 
 
@@ -79,7 +79,7 @@ def test_records_that_the_client_library_never_handed_over_are_missed_by_all_tha
 
 
 def test_names_are_unique_and_faults_of_the_store_heal_unless_asked_for() -> None:
-    """Each has one entry, and a swarm of its own where it needs one."""
+    """Each has one entry, and a swarm of its own if it needs one."""
     assert len(MUTANTS) == sum(map(len, FAMILIES.values()))
     assert WILD.throttle == 0.0
 

@@ -31,7 +31,7 @@ def silence(*_: Any) -> str:
 
 
 def said_by_simulation(mutant: Mutant, seed: int) -> str | None:
-    """Run a seed with a planted mutant; return what breaks, None where nothing does."""
+    """Run a seed with a planted mutant; return what breaks, or None."""
     with mutant.planted(), heard_by(silence):
         try:
             World(seed, style=mutant.style, swarm=mutant.swarm, parts=mutant.parts).run(STEPS)
@@ -41,9 +41,9 @@ def said_by_simulation(mutant: Mutant, seed: int) -> str | None:
 
 
 class BlindWorld(TellingWorld):
-    """A world that nobody checks: a worker that fails is gone, whatever the reason, and the others go on.
+    """A world without checks: a worker that fails is gone, whatever the reason, and the others go on.
 
-    Nobody else writes into its bucket, which the audit would rightly say.
+    No foreign object is put into its bucket, because the audit would rightly report it.
     """
 
     def turn(self, process: Process) -> None:

@@ -58,7 +58,7 @@ class IgnoresDeliveryReports(FakeCommitter):
     """Commits though a message was not delivered, and its report said so."""
 
     def commit(self, messages: Iterable[Message], *how: Any, **more: Any) -> None:
-        """Lose the first message where the transaction should be aborted, and go on."""
+        """Lose the first message when the transaction should be aborted, and go on."""
         if messages != [] and self.script and not isinstance(self.script[0], Outcome):
             self.script.popleft()
             _, *messages = messages

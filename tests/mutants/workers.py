@@ -113,7 +113,7 @@ class RecordsWhatIsNotOwned(Recorder):
     """Writes every record that it is handed."""
 
     def accepts(self, record: SourceRecord) -> bool:
-        """Begin a ledger where there is none."""
+        """Begin a ledger if there is none."""
         self._ledgers.by_tp.setdefault(record.tp, Ledger(record.offset, record.offset))
         return super().accepts(record)
 
@@ -216,7 +216,7 @@ class CommitsBeforeItUploads(Flusher):
 
 
 class RepeatsUnknownCommits(Flusher):
-    """Commits once more where nobody knows whether the first time was."""
+    """Commits once more when the outcome of the first commit is unknown."""
 
     def _commit(self, *how: Any) -> Membership:
         try:

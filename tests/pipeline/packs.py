@@ -141,7 +141,7 @@ def write_object(
 
 
 def split_message(message: ReferenceMessage, *, lines_max: int) -> list[ReferenceMessage]:
-    """Announce the same object in several messages, as where one would be too large."""
+    """Announce the same object in several messages, as if one were too large."""
     return [
         msgspec.structs.replace(
             message,

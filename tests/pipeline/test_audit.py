@@ -1,4 +1,4 @@
-"""The audit on Spark: clean where nothing is wrong, and otherwise exactly the faults that were planted."""
+"""The audit on Spark: clean if nothing is wrong, and otherwise exactly the faults that were planted."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator

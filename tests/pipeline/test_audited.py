@@ -136,7 +136,7 @@ def test_hour_of_offsets_that_were_flushed_twice_does_not_pass(tables: Tables) -
 
 
 def test_findings_stay_open_until_their_own_batch_is_clean(tables: Tables) -> None:
-    """Also where nothing that is announced tells of them: the batch has no reference into the hour any more."""
+    """They count even if no reference of their batch into the hour is announced any more."""
     tables.announce("b1", 5, 6)
     tables.announce("b2", 5, 6)
     lost, gap = BatchHour("b1", DATE, 5), BatchHour("no flush of logs-0 from 7", DATE, 6)

@@ -105,7 +105,7 @@ def test_a_column_that_files_do_not_have_is_told(spark: SparkSession, tmp_path: 
 
 
 def test_records_are_of_a_window_by_timestamp_and_without_one_by_offset(spark: SparkSession) -> None:
-    """[from, until) of timestamps, open where no end is given; the last one with a timestamp ends the window."""
+    """[from, until) of timestamps, open if no end is given; the last one with a timestamp ends the window."""
     tp, times = TopicPartition("logs", 0), [None, 1000, 1999, 2000, 999, 1000, None]
     rows = [(*tp, offset, at) for offset, at in enumerate(times)]
     source = spark.createDataFrame(rows, "topic string, partition int, offset long, timestamp_ms long")

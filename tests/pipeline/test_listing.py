@@ -82,7 +82,7 @@ def test_objects_are_sorted_by_who_names_them(spark: SparkSession) -> None:
 
 
 def test_an_object_is_judged_with_all_its_hours(spark: SparkSession) -> None:
-    """By each message that names it; not whole where the topic has lost a line, or messages name two versions of it."""
+    """Each message that names it counts; it is not whole if the topic lost a line or its messages name two versions."""
     true, short, two = pack_of("ok", 4), pack_of("short", 4), pack_of("two", 4)
     values = [
         *map(encode_message, split_message(true.message, lines_max=3)),

@@ -218,7 +218,7 @@ def rewrite_all(session: SparkSession, upkeep: Upkeep, position: Position) -> No
 
 
 def test_others_may_change_the_table_at_the_same_moment(session: SparkSession, table_of: Make) -> None:
-    """A rewrite, and rows of somebody who tells no offsets, cost a driver nothing but another attempt."""
+    """A rewrite, and rows of a writer that tells no offsets, cost a driver only another attempt."""
     table = table_of()
     build, changes = table._update, iter(["append", "rewrite", "append"])
 
@@ -358,7 +358,7 @@ def states_at(
 
 
 def with_struct(table_of: Make) -> EntryTable:
-    """Make the table, where it is not there, with a struct in it."""
+    """Make the table, if it is not there, with a struct in it."""
     table = table_of()
     table.widen([STRUCT])
     return table

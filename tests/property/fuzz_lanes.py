@@ -19,7 +19,7 @@ _EXAMPLES = 500  # of one seed
 
 
 def main() -> int:
-    """Run; gives the exit code: 2 where there is no fast lane."""
+    """Run; gives the exit code: 2 if there is no fast lane."""
     parser = argparse.ArgumentParser(prog="python -m tests.property.fuzz_lanes", description=__doc__)
     parser.add_argument("minutes", type=float, help="of CPU")
     parser.add_argument("--seed", type=int, default=time.time_ns() % 2**32, help="the first one; default: the time's")

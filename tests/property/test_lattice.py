@@ -236,7 +236,7 @@ def _count_below(kind: Any) -> int:
 
 @given(st.sets(st.text(max_size=4)))
 def test_published_names_are_those_of_the_original_fields(originals: set[str]) -> None:
-    """Each field carries its original name as a property exactly where the Avro name differs."""
+    """Each field carries its original name as a property exactly if the Avro name differs."""
     fields = schema_of(RecordType(dict.fromkeys(originals, Scalar.BOOL)))["fields"][1:]
     found = {field.get("lp.name", field["name"]): field["name"] for field in fields}
     assert found == avro_names(originals, reserved=("_meta",))

@@ -24,7 +24,7 @@ _CHUNK = 10
 
 
 def main() -> int:
-    """Run seeds; gives the exit code: 1 where one fails, or a place or fault never occurred in a thousand."""
+    """Run seeds; gives the exit code: 1 if one fails, or a place or fault never occurred in a thousand."""
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
     parser.add_argument("--seeds", type=int, default=1000, help="how many; default: %(default)s")
     parser.add_argument("--first", type=int, default=0, help="the first one; default: %(default)s")

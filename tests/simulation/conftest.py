@@ -16,6 +16,6 @@ Run = Callable[..., World]
 
 @pytest.fixture
 def run_seed() -> Iterator[Run]:
-    """Give a function that runs one seed and says, where it fails, how to see it again."""
+    """Give a function that runs one seed and says, if it fails, how to see it again."""
     with telling() as current:
         yield partial(run_one, current)

@@ -1,4 +1,4 @@
-"""Verification mode over whole workers: silent where nothing is wrong, and loud about what it is made for.
+"""Verification mode over whole workers: silent if nothing is wrong, and loud about the faults that it is made for.
 
 It is on in some seeds of every other test here; in these it ends the worker that it finds wrong.
 """

@@ -101,7 +101,7 @@ class Process:
 
 
 class World:
-    """Runs one seed; `run` raises InvariantError where an invariant is broken."""
+    """Runs one seed; `run` raises InvariantError if an invariant is broken."""
 
     def __init__(
         self,

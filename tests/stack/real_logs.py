@@ -1,4 +1,4 @@
-"""Real log data for tests, where it is present (`bench.real`): a directory per set, each with files `*.zst`."""
+"""Real log data for tests, if it is present (`bench.real`): a directory per set, each with files `*.zst`."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Archives of Java's classes: made once, used where they fit, no hindrance where there is none."""
+"""Archives of Java's classes: made once, used if they fit, no hindrance if there is none."""
 
 from pathlib import Path
 

@@ -77,7 +77,7 @@ RUN = BackfillRecord(
 
 
 def run_sums(references: int = 30, messages: int = 3, *, one: int = 5, other: int = 2, dead: int = 4) -> Sums:
-    """Add up what the record says, with other numbers of entries where some are given."""
+    """Add up what the record says, with other numbers of entries if some are given."""
     return summed(references, messages, 2, {ONE: one, OTHER: other}, {ONE: dead})
 
 
@@ -244,7 +244,7 @@ def test_line_that_runs_backwards() -> None:
 
 
 def test_dead_letters_that_are_missing_are_said_where_the_source_is_gone() -> None:
-    """Nobody else would."""
+    """No other check would."""
     sums = summed(3, 1, 0, {ONE: 6}, {})
     assert list(judge_published(TOTALS, [line()], sums)) == []
     (wrong,) = judge_published(TOTALS, [line()], sums, has_source=False)

@@ -265,7 +265,7 @@ def test_partition_that_the_topic_does_not_have_is_refused() -> None:
 
 
 def test_flush_records_that_cannot_be_read_are_refused_unless_that_is_accepted() -> None:
-    """Nobody knows then what is published twice."""
+    """Without them the number of records that are published twice is not known."""
     rig = Rig()
     rig.broker.publish([])
     for accepted in (False, True):
@@ -333,7 +333,7 @@ def skipped(rig: Rig, first: int, end: int) -> None:
 
 @pytest.mark.parametrize("end", [5, 10])
 def test_skipped_offsets_are_one_dead_letter_and_a_worker_goes_on_behind_them(end: int) -> None:
-    """Also where nothing is behind them: every invariant holds, and nothing is skipped twice."""
+    """There may be no record behind them: every invariant holds, and nothing is skipped twice."""
     rig = broken(range(3, end))
     skipped(rig, 3, end)
     rig.worker("b")
@@ -445,7 +445,7 @@ def test_adoption_of_a_group_that_never_was_is_refused() -> None:
 
 
 def test_adoption_of_offsets_of_somebody_else_or_of_another_topic_is_refused() -> None:
-    """Nobody knows what they stand for."""
+    """Their meaning is not known."""
     rig = Rig()
     rig.broker.alter({P0: CommittedOffset(0), P1: CommittedOffset(0, None, encode("other"))})
     with pytest.raises(StartPositionError, match=r"somebody else has committed 0.*is of another topic") as caught:

@@ -1,4 +1,4 @@
-"""The chart's values.yaml, read as plain text: each value with its comment, where there is no YAML library."""
+"""The chart's values.yaml, read as plain text: each value with its comment, without a YAML library."""
 
 from __future__ import annotations
 

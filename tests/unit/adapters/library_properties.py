@@ -33,7 +33,7 @@ class _Lines(logging.Handler):
 
 @cache
 def effect(name: str) -> dict[str, str]:
-    """Return the properties that setting this one changes, by the library's name; empty where it knows none such.
+    """Return the properties that setting this one changes, by the library's name; empty for an unknown property.
 
     A consumer's and a producer's together; the first of some values that is taken and not the default.
     """
@@ -46,7 +46,7 @@ def effect(name: str) -> dict[str, str]:
 
 
 def effective(kind: type[Any], properties: dict[str, str]) -> dict[str, str]:
-    """Return what the library says it has set, but for what every client sets; empty where it refuses."""
+    """Return what the library says it has set, but for what every client sets; empty if it refuses."""
     logger, handler = logging.Logger("conf"), _Lines()  # noqa: LOG001 - nobody else handles it
     logger.addHandler(handler)
     group = {"group.id": "g"} if kind is confluent_kafka.Consumer and "group.id" not in properties else {}

@@ -1,4 +1,4 @@
-"""The journal on a real disk: the last line is read by the next process, and nothing is left where nothing was said."""
+"""The journal on a real disk: the next process reads the last line, and no file is left if nothing was said."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def opened(path: Path) -> tuple[DiskJournal, bytes]:
 
 
 def test_last_line_outlives_the_process(tmp_path: Path) -> None:
-    """Also where it is shorter than one before it, and nobody has closed the file."""
+    """The line may be shorter than the one before it, and the process may not have closed the file."""
     path = tmp_path / "w1.journal"
     journal, line = opened(path)
     assert line == b""

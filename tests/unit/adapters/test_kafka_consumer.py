@@ -277,7 +277,7 @@ def test_committed_offsets_are_numbers_or_none(bench: Bench) -> None:
 
 
 def test_questions_share_one_deadline(bench: Bench) -> None:
-    """Each may take what the ones before it have left, and is asked even where nothing is."""
+    """Each may take the time that the ones before it have left, and is asked even if none is left."""
     clock = FakeClock()
     deadline = Deadline.after(20.0, clock.now_s)
     bench.library.times = {FIRST_OFFSET: 0}
@@ -300,7 +300,7 @@ def test_question_without_an_answer_stops_the_worker(bench: Bench) -> None:
 
 @pytest.mark.parametrize("code", [KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_LOAD_IN_PROGRESS])
 def test_committed_offsets_are_asked_for_again_while_the_coordinator_moves(bench: Bench, code: int) -> None:
-    """The library does not: where all brokers were killed and came back, workers ended that had asked too soon."""
+    """The library does not: when all brokers were killed and came back, workers that had asked too soon ended."""
     bench.library.answers = [confluent_kafka.TopicPartition("source", 0, 7)]
     bench.library.refusals = [kafka_error(code)] * 2
     assert bench.adapter.committed([P0], deadline=Deadline.after(30.0, time.monotonic)) == {P0: CommittedOffset(7)}

@@ -104,7 +104,7 @@ class Topic:
         self.assigned = {}
 
     def consume(self, most: int, _timeout: float) -> list[Any]:
-        """Give some messages, and the end of a partition where it is reached."""
+        """Give some messages, and the end of a partition if it is reached."""
         found = []
         for partition, position in self.assigned.items():
             end = self.stable.get(partition, len(self.partitions[partition]))

@@ -40,7 +40,7 @@ def kind_of(role: Role) -> type[Any]:
 
 
 def told(role: Role, properties: dict[str, str]) -> dict[str, Any]:
-    """Return what a client is told where settings pass these properties; no brokers, since nothing is asked."""
+    """Return what a client is told if settings pass these properties; there are no brokers, since nothing is asked."""
     kafka = KafkaSettings(bootstrap_servers="", source_topics=("source",), client_properties=properties)
     settings = Settings(kafka=kafka, s3=S3Settings(bucket="bucket"))
     if role == "consumer":
@@ -50,7 +50,7 @@ def told(role: Role, properties: dict[str, str]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", sorted({*told("consumer", {}), *told("producer", {})} - TUNED))
 def test_what_the_worker_sets_wins_and_may_not_be_passed_through(name: str) -> None:
-    """Also where nobody has checked the settings: the adapter does not trust its caller."""
+    """The settings may be unchecked: the adapter does not trust its caller."""
     assert not is_allowed(name, "something else")
     for role in get_args(Role):
         assert told(role, {name: "something else"}) == told(role, {})

@@ -103,7 +103,7 @@ def test_long_message_is_cut() -> None:
 
 
 def test_exception_is_written_into_its_line() -> None:
-    """One line, with the frames in it, and the text only where the service wrote it: input may stand in another."""
+    """One line, with the frames in it, and the text only if the service wrote it: another text may hold input."""
     stream = configured()
     ours = StopError("logs/user=canary-user-2/b-1.avro")
     try:

@@ -146,7 +146,7 @@ def test_message_is_a_cloud_event_in_binary_mode() -> None:
 
 
 def test_object_is_named_by_what_it_holds() -> None:
-    """A file by its PartitionKey, a pack by its hour where it is of one; its metadata say how much is in it."""
+    """A file by its PartitionKey, a pack by its hour if it has only one; its metadata say how much is in it."""
     (file,) = objects(1, layout="file")
     assert key_of(file, "logs", batch_id="b1", attempt=0) == "logs/user=user-0/date=2024-05-01/hour=10/b1-0.avro"
     assert key_of(file, "logs", batch_id="b1", attempt=1) == "logs/user=user-0/date=2024-05-01/hour=10/b1-0-1.avro"
@@ -259,7 +259,7 @@ def test_message_weighs_its_bytes_and_what_is_around_them() -> None:
     ],
 )
 def test_record_too_large_for_the_dead_letter_topic_is_an_object(record: SourceRecord, apart: Apart | None) -> None:
-    """Its value alone, or with key and headers where these are too large; the message names the object and fits."""
+    """Its value alone, or with key and headers if these are too large; the message names the object and fits."""
     letter = LETTER._replace(record=record)
     assert stored_apart(letter, message_bytes_max=LIMIT) is apart
     if apart is None:

@@ -44,7 +44,7 @@ def test_what_is_wrong_is_a_violation(
 
 
 def test_difference_of_verification_mode_is_a_violation() -> None:
-    """Also where the audit is clean."""
+    """This holds even if the audit is clean."""
     happened = _happened()
     happened.tally.differences = Counter(missing=1)
     assert list(_violations(happened, 0, CLEAN, 0)) == ["verification mode: {'missing': 1}"]

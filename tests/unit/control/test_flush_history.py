@@ -36,7 +36,7 @@ def of(*records: FlushRecord, topic_ids: dict[str, str] = IDS) -> dict[TopicPart
 
 
 def test_newest_flush_record_counts_whatever_order_they_come_in() -> None:
-    """Also where an administrator has set the offset back in between."""
+    """This holds even if an administrator has set the offset back in between."""
     records = [record(0, 100), record(30, 900), record(60, 500)]
     for some in permutations(records):
         assert of(*some) == {APP_0: 500}
@@ -78,7 +78,7 @@ def test_topic_whose_id_is_not_known_is_not_another() -> None:
 
 
 def test_part_of_a_flush_record_says_as_much_of_its_own() -> None:
-    """Its transaction is committed, or nobody reads it."""
+    """Its transaction is committed, or no reader sees it."""
     assert of(record(1, 100, part=2, parts=3)) == {APP_0: 100}
 
 

@@ -92,7 +92,7 @@ def test_line_that_alone_is_too_large_is_a_part_of_its_own() -> None:
 
 
 def test_whole_records_are_in_the_order_of_their_first_parts() -> None:
-    """Parts of several flushes come interleaved where workers flush at once."""
+    """Parts of several flushes come interleaved if workers flush at once."""
     one, other = with_lines("a", "b"), changed(with_lines("c", "d"), batch_id="other")
     (one_1, one_2), (other_1, other_2) = (split_parts(record, bytes_max=1) for record in (one, other))
     assert merge_parts([other_2, one_1, other_1, one_2]) == ([other, one], [])

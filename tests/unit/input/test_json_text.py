@@ -46,7 +46,7 @@ def test_number_beyond_the_doubles_is_kept_as_text_in_any_case(text: bytes) -> N
     ],
 )
 def test_number_that_a_double_does_not_hold_is_rounded_and_counted_or_kept(text: bytes) -> None:
-    """By setting: rounded to binary64 and counted, or kept as its text; also where it underflows."""
+    """By setting: rounded to binary64 and counted, or kept as its text; so is a number that underflows."""
     decoder = JsonDecoder(keep_inexact_text=False)
     assert decoded(decoder, text) == float(text)
     assert decoder.rounded == 1

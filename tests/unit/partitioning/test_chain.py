@@ -1,4 +1,4 @@
-"""The source topic chain (DESIGN 3.8): the first link, or nothing where a row could not hold it."""
+"""The source topic chain (DESIGN 3.8): the first link, or nothing if a row could not hold it."""
 
 import pytest
 

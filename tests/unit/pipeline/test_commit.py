@@ -1,4 +1,4 @@
-"""Changes of a table's metadata: made again where another change of the table came first."""
+"""Changes of a table's metadata are made again if another change of the table came first."""
 
 import pytest
 from pyspark.errors import PySparkException

@@ -233,7 +233,7 @@ def test_spans_of_an_object_give_what_lies_in_one_of_them() -> None:
 
 
 def test_what_is_under_way_is_bounded_by_its_bytes(monkeypatch: pytest.MonkeyPatch, bucket: _Versions) -> None:
-    """In order, as many as there are threads for, and fewer where they are large; one too large goes alone."""
+    """In order, as many as there are threads for, and fewer if they are large; one too large goes alone."""
     monkeypatch.setattr("log_partitioner_pipeline.objects._AHEAD_BYTES_MAX", 10)
     begun: list[int] = []
 

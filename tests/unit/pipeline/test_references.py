@@ -32,7 +32,7 @@ class Store:
 
 
 def schema_of(text: str) -> SchemaLocation:
-    """Return where the store has a schema of this text."""
+    """Return the place of a schema of this text in the store."""
     return SchemaLocation(hashlib.sha256(text.encode()).hexdigest(), text)
 
 

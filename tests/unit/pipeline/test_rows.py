@@ -118,7 +118,7 @@ def test_small_rows_fill_batches() -> None:
 
 
 def test_record_timestamps_that_no_column_holds() -> None:
-    """A client that writes nanoseconds where Kafka wants milliseconds stops nobody: its record has no timestamp."""
+    """A client that writes nanoseconds instead of milliseconds stops no job: its record has no timestamp."""
     for timestamp_ms, expected in ((1_772_600_400_000_000_000, None), (2**63 - 1, None), (-1, -1000)):
         batches = gathered(file_of([{"n": 1}], timestamp_ms=timestamp_ms))
         assert batches[0].column(META).field("timestamp").cast(pa.int64()).to_pylist() == [expected]

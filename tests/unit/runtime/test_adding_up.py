@@ -159,7 +159,7 @@ def test_record_that_no_batch_could_take_is_counted_as_refused() -> None:
 def test_flush_that_ends_the_process_has_an_outcome(
     monkeypatch: pytest.MonkeyPatch, error: Exception, outcome: str, message: str
 ) -> None:
-    """A line and a count, as of any flush; unknown where the error is not one of ours."""
+    """It has a line and a count, as any flush; the outcome is unknown if the error is not one of ours."""
 
     def refuse(*_arguments: object, **_named: object) -> None:
         raise error

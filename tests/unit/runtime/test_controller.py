@@ -115,7 +115,7 @@ def test_empty_assignment_keeps_what_is_owned() -> None:
 
 
 def test_assignment_flushes_the_open_batch_first() -> None:
-    """A batch never spans generations, also where TopicPartitions are only added."""
+    """A batch never spans generations, even if TopicPartitions are only added."""
     rig = Rig(COOPERATIVE, (P0, P1))
     first, second = rig.worker("a"), rig.worker("b")
     rig.turn_until(lambda: bool(first.controller.state.owned) and bool(second.controller.state.owned))

@@ -137,7 +137,7 @@ def test_record_that_was_put_away_is_not_decoded_by_verification_mode() -> None:
 @pytest.mark.parametrize("end", [Killed, MemoryError])
 @pytest.mark.parametrize("entries_max", [40, 3, 1])
 def test_batch_that_ends_the_process_puts_none_of_its_records_away(entries_max: int, end: type[BaseException]) -> None:
-    """As where memory ends: the record in hand may be the same each time, and is not the cause."""
+    """When memory ends, the record in hand may be the same each time, but it is not the cause."""
     rig, journal = filled(60), FakeJournal()
     lives(rig, journal, most=90, start=partial(worker_of_little_memory, entries_max=entries_max, end=end))
     rig.check()
@@ -218,7 +218,7 @@ def test_record_put_away_of_another_topic_partition_slows_nobody_and_is_forgotte
 
 
 def test_record_that_is_put_away_in_a_batch_that_is_discarded_is_put_away_again() -> None:
-    """Until its offset is committed nobody decodes it."""
+    """A worker does not decode it before its offset is committed."""
     rig, journal = filled(), FakeJournal()
     for _ in range(ENDS):
         assert run_until_it_ends(rig, deadly_worker(rig, journal))

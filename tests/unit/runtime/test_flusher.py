@@ -307,7 +307,7 @@ def test_flush_whose_deadline_passes_while_sealing_is_discarded(monkeypatch: pyt
 
 
 def test_flush_whose_uploads_end_after_their_deadline_is_discarded() -> None:
-    """Also where everything handed over so far is stored."""
+    """It is discarded even if every object that was handed over is stored."""
     rig, worker = holding()
     worker.store._point = lambda name: rig.pass_time(100.0 if name == "put_acknowledged" else 0.0)
     with pytest.raises(UploadError):

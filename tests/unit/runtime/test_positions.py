@@ -277,7 +277,7 @@ def test_committed_offset_is_not_different_where_the_broker_tells_no_ids() -> No
 
 
 def refusal(rig: Rig, *, rules: Rules | None = None) -> str:
-    """Start a worker that refuses, after a while where asking again might help; gives what it says."""
+    """Start a worker that refuses, after a while if a retry might help; gives what it says."""
     worker = rig.worker("b", rules=rules)
     with pytest.raises(StartPositionError) as caught:
         rig.turn_for(WRONG_MAX_S + 30.0)

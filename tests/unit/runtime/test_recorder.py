@@ -161,7 +161,7 @@ def test_entry_that_no_schema_holds_is_a_dead_letter(bounds: SchemaBounds, field
 
 
 def test_load_tells_what_the_open_batch_holds() -> None:
-    """Bytes, entries, PartitionKeys and dead letters; nothing where none is open, but for what the disk holds."""
+    """Bytes, entries, PartitionKeys and dead letters; nothing if none is open, but for what the disk holds."""
     bench = Bench()
     assert bench.recorder.load().entries == 0
     bench.record(record(P0, 0, entry("ann"), entry("bob"), entry(None)))

@@ -44,7 +44,7 @@ def test_bad_fetch_is_not_a_bad_log(style: str, failures: int) -> None:
 
 
 def test_nothing_behind_an_unreadable_record_is_committed() -> None:
-    """A flush in between commits what lies before it, also where a rebalance asks for it."""
+    """A flush in between commits the records before it, even if a rebalance asks for the flush."""
     rig, worker = broken()
     turn(rig, worker, 3)
     rig.worker("b")

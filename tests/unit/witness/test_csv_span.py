@@ -1,4 +1,4 @@
-"""Which offsets of the source a window reads, and where it ends."""
+"""A window's offsets of the source, and its end."""
 
 from collections.abc import Iterable
 from typing import cast
@@ -88,7 +88,7 @@ def test_a_record_of_the_window_behind_the_padding_is_a_doubt() -> None:
 
 
 def test_the_result_tells_what_was_compared_and_what_is_of_the_window() -> None:
-    """Nobody's committed offset counts."""
+    """The result has no committed offset, because none counts."""
     told = coverage_of(SPAN, records=3, entries=4)
     assert (told.first_offset, told.next_offset, told.window_first_offset, told.window_next_offset) == (20, 50, 30, 40)
     assert (told.retained_offset, told.end_offset, told.committed_offset) == (10, 10_000, None)

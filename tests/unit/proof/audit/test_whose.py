@@ -82,7 +82,7 @@ def test_group_that_never_was_could_not_tell_and_is_told_which_groups_there_are(
 
 
 def test_topics_without_any_group_could_not_tell() -> None:
-    """Nobody has ever flushed, and there is a source."""
+    """No group has ever flushed, and there is a source."""
     world = nobody(clean_world())
     report = world.audit(caught_up=False)
     assert report.exit_code is ExitCode.COULD_NOT_TELL
@@ -96,7 +96,7 @@ def test_worker_that_waits_for_the_first_record_is_clean() -> None:
 
 
 def test_topic_partition_that_was_flushed_and_has_no_offset_is_a_finding() -> None:
-    """Also where its flush records cover nothing: an offset was committed with each."""
+    """Its flush records may cover nothing: an offset was committed with each."""
     world = clean_world().build()
     line = msgspec.structs.replace(
         world.flush_records[1].topic_partitions[0], partition=2, first_offset=7, next_offset=7, min_offset=None,

@@ -119,7 +119,7 @@ def test_dead_letter_that_was_replayed_after_its_window_is_not_judged_by_the_men
 
 
 def test_window_without_a_flush() -> None:
-    """It is clean where nothing waits to be flushed."""
+    """It is clean if nothing waits to be flushed."""
     world = two_hours().build()
     nothing = FlushWindow(SECOND + 1, None)
     assert world.audit(window=nothing, caught_up=False).exit_code == 0

@@ -16,7 +16,7 @@ class Narrow(InputSettings):
 
 
 def decode(value: str, kind: type[InputSettings] = InputSettings, **settings: Any) -> list[Any]:
-    """Give values of entries, and reasons where they are dead."""
+    """Give values of entries, and the reasons of dead ones."""
     return [_shown(entry) for entry in Decoder(kind(**settings)).decode(value.encode()).entries]
 
 

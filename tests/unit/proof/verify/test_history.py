@@ -23,7 +23,7 @@ def unknown_outcome() -> Pod:
 
 
 def test_flush_that_nothing_settles_is_noted() -> None:
-    """Nobody goes on after it: nothing is wrong, and it is said."""
+    """No worker goes on after it: nothing is wrong, and a note says so."""
     found = judged(unknown_outcome().lines)
 
     assert not found.violations
@@ -84,7 +84,7 @@ def test_lines_that_wait_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_last_line_of_a_killed_process_may_be_torn() -> None:
-    """Also where the next process goes on in the same line."""
+    """The next process may go on in the same line."""
     killed, again = Pod("w1", "b1").owns(1, source="policy", p0=0), Pod("w1", "b2").owns(2, p0=0)
     lines = [*killed.lines, b'{"generation": 2, "member": "w', *again.lines]
 
