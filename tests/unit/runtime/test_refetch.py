@@ -53,7 +53,7 @@ def test_nothing_behind_an_unreadable_record_is_committed() -> None:
 
 
 def test_held_topic_partition_does_not_hold_up_the_others() -> None:
-    """It is tried again once a minute and goes on by itself once it can be read; a gauge tells of it."""
+    """It is tried again every 30 s and goes on by itself once it can be read; a gauge tells of it."""
     rig, worker = broken()
     turn(rig, worker, 60)
     assert rig.committed()[P1] == 10
