@@ -250,7 +250,7 @@ class Consumer(Protocol):
         """Ask for Kafka's ids of topics, named or matched by a pattern, outside callbacks; unknown ones are left out.
 
         Raises:
-            LeavingError: the process was asked to leave while nobody answered.
+            LeavingError: the process was asked to leave while no broker answered.
         """
 
     def pause(self) -> None:

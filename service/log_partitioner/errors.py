@@ -10,16 +10,16 @@
           FencedError          the producer is dead for good: another one has our id, or its transaction timed out
           CommitUnknownError   the outcome is unknown; a new producer and the committed offsets tell
         MembershipError        the group metadata does not prove membership; nothing was sent to the broker
-        CommittedOffsetError   a committed offset is not what it has to be, or that is not known; asked again
+        CommittedOffsetError   a committed offset is stale or missing, or may be; the worker asks again
       HistoryUnknownError      flush records cannot be read (runtime.positions asks again, or accepts it)
         TopicMissingError      their topic is not there
       CouldNotTellError        Kafka or S3 do not answer an audit or a job, or not in time
         UnansweredError        the client library's word for it (adapters.kafka.topics)
         DamagedError           an object is not what its reference says, or no Avro file (operations.find goes on)
-      NotFoundError            there is not what a command was asked for (cli)
-      UnmetError               what a worker needs outside is not there, or refuses it (adapters.preflight asks again)
+      NotFoundError            a command was asked for something that does not exist (cli)
+      UnmetError               something outside is missing, or refuses the worker (adapters.preflight asks again)
         StoreBusyError         the store throttles us, or fails for a moment: a worker goes on all the same
-      ReadBackError            a flush cannot be read again now (runtime.verification says what it has not verified)
+      ReadBackError            a flush cannot be read again now (runtime.verification counts it as not verified)
       RegistryError            a registry has not given a schema (runtime.refetch asks again)
       KeyTakenError            an object key is taken by something not provably ours (runtime.uploader takes another)
       StopError                the process ends with a non-zero code (cli catches)
@@ -97,7 +97,7 @@ class FencedError(CodedError):
 
 
 class CommitUnknownError(CodedError):
-    """Nobody knows yet whether the transaction was committed; `code` is the last error seen."""
+    """The outcome of the transaction is not known yet; `code` is the last error seen."""
 
 
 class MembershipError(DiscardError):
@@ -105,7 +105,7 @@ class MembershipError(DiscardError):
 
 
 class CommittedOffsetError(DiscardError):
-    """A committed offset is older than one known to be committed, or nobody can tell: ask again."""
+    """A committed offset is older than one known to be committed, or the broker cannot tell: ask again."""
 
 
 class HistoryUnknownError(LogPartitionerError):

@@ -26,7 +26,7 @@ from log_partitioner.trial import newest
 
 SAMPLE_RECORDS, SAMPLE_ENTRIES = 200, 2000
 ENTRIES_TO_HOLD_UP = 100  # fewer keep no worker from being ready
-_BROKERS_S = 8.0  # an unknown host or a silent broker is told within five
+_BROKERS_S = 8.0  # the library reports an unknown host or a silent broker within five
 
 
 def asks_of_store(settings: Settings, store: S3Store) -> list[Ask]:
@@ -82,7 +82,7 @@ def misfit_of(settings: Settings, *, entries_min: int = ENTRIES_TO_HOLD_UP) -> s
                     if entries >= SAMPLE_ENTRIES:
                         break
         except LogPartitionerError:
-            continue  # whoever needs the topic says what is wrong with it
+            continue  # the question about the topic itself reports its trouble
         if entries < entries_min:
             continue
         if dead.total() < settings.dead_letters.share_max * entries:

@@ -14,7 +14,7 @@ from log_partitioner.errors import LeavingError
 
 T = TypeVar("T")
 
-GRACE_S = 1.0  # a healthy broker or store answers within it, and the worker leaves with its work done
+GRACE_S = 1.0  # a healthy broker or store answers within it, so that the worker finishes its work and leaves
 _LEAVE_S, _LEAVE_UNANSWERED_S, _CLOSE_S = 1.5, 0.5, 10.0
 LEAVE_S_MAX = _CLOSE_S + 2.0  # longer than any patience for leaving
 _LOOK_S = 0.1

@@ -1,9 +1,9 @@
 """Keeps users and secrets out of log lines, error texts and exit messages (I11).
 
-Users come into texts by object keys (`user=...`, also as S3 quotes them in its answers) and by the texts of exceptions
-that nobody here has written. A user in a key becomes `~` and a keyed hash; the key is random for each process, so that
-nobody can try names, and lines about one user still belong together. The object is found by the rest of its key: batch
-id and number stand in references and in the store.
+Users come into texts by object keys (`user=...`, also as S3 quotes them in its answers) and by the texts of foreign
+exceptions. A user in a key becomes `~` and a keyed hash. The key is random for each process, so that a reader cannot
+try names, and lines about one user still belong together. The object is found by the rest of its key: batch id and
+number stand in references and in the store.
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ class HealthServer:
         """Listen; `start` begins to answer. `page` is what stands at `/`.
 
         Raises:
-            StopError: the port is taken, or the address is none of this machine's.
+            StopError: the port is taken, or this machine does not have the address.
         """
         probes = {"/livez": health.live, "/readyz": health.ready}
 
@@ -120,6 +120,6 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Write a traceback, unless the client has gone: a probe that timed out is no event."""
+        """Write a traceback, unless the client has gone: a probe that timed out is not an event."""
         if not isinstance(sys.exception(), ConnectionError):
             super().handle_error(request, client_address)  # type: ignore[arg-type]

@@ -2,7 +2,7 @@
 
 Every event carries `ts` (wall time), `mono` (monotonic seconds), `worker`, `pid`, `boot` and `seq`, which counts the
 lines of one boot in the order in which they are written: a reader of all pods' logs sees what is lost (DESIGN 9).
-A line is veiled as it is written (`log_partitioner.privacy`), whoever has made it.
+Every line is veiled as it is written (`log_partitioner.privacy`).
 """
 
 from __future__ import annotations

@@ -120,7 +120,7 @@ class S3Store:
 
         Raises:
             UnmetError: not now; somebody outside can mend it. A StoreBusyError: it throttles us, or fails by itself.
-            StoreRefusedError: there are no credentials, or the store does not know what a setting asks for.
+            StoreRefusedError: there are no credentials, or the store does not support a setting.
         """
         is_created = self._create_check()
         if is_created and self._settings.conditional and self._create_check():
@@ -198,7 +198,7 @@ class S3Store:
             failures += not is_throttled  # throttled means slower, never stuck: the deadline is the bound
             pause_s = min(_backoff_s(attempt - 1), deadline.remaining_s() / 2)
             if failures >= ATTEMPTS or deadline.remaining_s() < _TRY_S:
-                break  # nothing follows: neither say that it is repeated, nor wait for it
+                break  # no other attempt follows
             if times := self._pace.times(problem):
                 self._log.warning("upload_repeated", problem=problem, times=times)
             if self._metrics is not None:
@@ -209,7 +209,7 @@ class S3Store:
         raise UploadError(f"{veiled(key)}: {problem}", object_key=key)
 
     def _has_turn(self, deadline: Deadline) -> bool:
-        """Wait until the upper rate lets a PUT go; one whose turn is behind its deadline takes none from others."""
+        """Wait until the upper rate allows a PUT; a PUT whose turn is behind its deadline takes no turn."""
         with self._turn:
             now_s = time.monotonic()
             wait_s = self._rate.wait_s(now_s)
@@ -241,7 +241,7 @@ class S3Store:
         """Ask for an object that is not there: the refusal tells whether we may read.
 
         Raises:
-            UnmetError: we may not, or nobody answers; a StoreBusyError as `check`.
+            UnmetError: we may not, or the store does not answer; a StoreBusyError as in `check`.
         """
         key = f"{self._settings.prefix}/{_NOWHERE}"
         try:

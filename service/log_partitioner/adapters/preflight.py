@@ -1,7 +1,7 @@
 """Before a worker joins, it asks for everything outside that it needs, until nothing is missing.
 
 `check-config --connect` asks the same once. A worker that lacks something does not join: it takes no partitions from
-others, is not ready, and says why; it ends if nobody mends that in time, or waiting cannot help.
+others, is not ready, and says why. It ends if no operator mends that in time, or if waiting cannot help.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Ask = Callable[[], Iterable[Need]]
 
 
 def asked(subject: str, ask: Callable[[], None]) -> Ask:
-    """Make a question of a call that raises UnmetError; a busy store is no problem: flushes wait for it (I9)."""
+    """Make a question of a call that raises UnmetError; a busy store is a warning, because flushes wait for it (I9)."""
 
     def answer() -> Iterator[Need]:
         try:

@@ -1,6 +1,6 @@
 """The run page: one worker at a glance, as HTML without a script.
 
-Reads what was measured, as /metrics does: it asks nobody, and holds up nothing. It shows no user and no secret (I11).
+Reads the metrics only: it asks no broker and no store, and delays nothing. It shows no user and no secret (I11).
 """
 
 from __future__ import annotations

@@ -85,7 +85,7 @@ def make_client(
     """Make a client; without retries of its own if a deadline bounds ours.
 
     Raises:
-        StoreRefusedError: credentials are incomplete, or whoever has them does not answer.
+        StoreRefusedError: credentials are incomplete, or their provider does not answer.
     """
     secret = settings.secret_key.get_secret_value() if settings.secret_key else None
     config = Config(
@@ -258,7 +258,7 @@ def is_not_known(error: ClientError) -> bool:
 
 
 def is_key(error: ClientError) -> bool:
-    """Return whether the store refuses the credentials as such, whatever they permit."""
+    """Return whether the store refuses the credentials themselves, not a permission."""
     return _KEYS in _MEANINGS.get(code_of(error), "")
 
 

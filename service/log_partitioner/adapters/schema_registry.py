@@ -30,7 +30,7 @@ UNKNOWN_S = 30.0  # for a registry's followers to learn of a new schema
 AGAIN_UNKNOWN_S = 300.0  # before the next question for a schema that was given up
 CACHE_SIZE_MAX = 64 * 1024 * 1024
 ANSWER_BYTES_MAX = 8 * 1024 * 1024
-_REFERENCES_MAX = 200  # of a schema, with those of these
+_REFERENCES_MAX = 200  # of a schema, references of references included
 _UNKNOWN_MAX = 1000
 _PART_BYTES = 64 * 1024
 _OK, _UNAUTHORIZED, _FORBIDDEN, _NOT_FOUND = 200, 401, 403, 404
@@ -115,7 +115,7 @@ class SchemaRegistry:
             schema = self._fetch(ref, deadline.at_most(ASK_S))
         except _NotFoundError as error:
             if not is_given_up and now_s - asked_s > UNKNOWN_S * 2:
-                since_s = now_s  # nobody has asked for so long that it may have come and gone
+                since_s = now_s  # after so long without a question it may have come and gone
             self._unknown[ref] = since_s, now_s
             while len(self._unknown) > _UNKNOWN_MAX:
                 self._unknown.popitem(last=False)
@@ -152,7 +152,7 @@ class SchemaRegistry:
         return Schema(answer.schema, tuple(references.items()))
 
     def _refer(self, answer: _Answer, seen: set[str], found: dict[str, str], deadline: Deadline) -> None:
-        """Find what a schema refers to, the innermost first."""
+        """Find the schemas that a schema refers to, the innermost first."""
         for one in answer.references or ():
             if one.name in seen:
                 continue

@@ -209,7 +209,7 @@ class DiskBatch:
     def close(self) -> None:
         """Close all files; nothing is written or read back any more."""
         for file in (*self._files, *filter(None, (self._rows,))):
-            with suppress(OSError):  # what is still in a buffer is of no use any more
+            with suppress(OSError):  # the buffers are of no use any more
                 file.close()
 
     def reserve(self, size: int) -> None:

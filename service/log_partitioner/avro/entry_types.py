@@ -34,7 +34,7 @@ Parts = tuple[tuple[str, Type], ...]
 
 
 class _Shape(NamedTuple):
-    """The keys of integers and of what is nested, and the types that objects of the shape had so far."""
+    """The keys of integers and of nested values, and the types that objects of the shape had so far."""
 
     integers: list[str]
     nested: list[str]
@@ -129,7 +129,7 @@ class EntryTypes:
         return self._made.setdefault(made, made)  # type: ignore[return-value]  # equal types are of one kind
 
     def _weigh(self, size: int) -> None:
-        """Count what is kept; beyond KNOWN_BYTES_MAX, forget all, and learn it again."""
+        """Count the memory that is kept; beyond KNOWN_BYTES_MAX forget all types, and learn them again."""
         self._weight += size
         if self._weight > KNOWN_BYTES_MAX:
             for known in (self._in_order, self._shapes, self._joined, self._made):

@@ -77,32 +77,32 @@ class ClosedBatch(NamedTuple):
 
     @property
     def records(self) -> int:
-        """How many records it covers."""
+        """The number of records that it covers."""
         return sum(ledger.records for ledger in self.ledgers.values())
 
     @property
     def entries(self) -> int:
-        """How many entries its records have."""
+        """The number of entries in its records."""
         return sum(ledger.entries for ledger in self.ledgers.values())
 
     @property
     def dead(self) -> int:
-        """How many of them are in dead letters."""
+        """The number of these entries that are in dead letters."""
         return sum(ledger.dead_letters for ledger in self.ledgers.values())
 
     @property
     def dead_letters_by_reason(self) -> Counter[str]:
-        """How many dead letters there are of each reason."""
+        """The number of dead letters by reason."""
         return Counter(letter.reason.value for letter in self.dead_letters)
 
     @property
     def discarded_replays(self) -> int:
-        """How many of its records are discarded as replays."""
+        """The number of its records that are discarded as replays."""
         return sum(ledger.discarded_replays for ledger in self.ledgers.values())
 
     @property
     def ways_dropped(self) -> int:
-        """How many ways of source topic chains it has dropped."""
+        """The number of ways of source topic chains that it has dropped."""
         return sum(one.recorded.dropped for one in self.ledgers.values() if one.recorded is not None)
 
     @property

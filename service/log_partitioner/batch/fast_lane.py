@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from log_partitioner.formats.model import TopicPartition
 
 PATHS_MAX = 32  # of users, times, ids and an envelope together
-LARGE_BYTES = 64 * 1024  # a record of more is looked at by itself: it may need a batch of its own
+LARGE_BYTES = 64 * 1024  # a larger record is taken by itself: it may need a batch of its own
 _EPOCH_ORDINAL = date(1970, 1, 1).toordinal()
 _HOURS = 24
 TYPES_BYTES_MAX = 64 * 1024 * 1024  # of all types that are known
@@ -60,12 +60,12 @@ class TakenRun(NamedTuple):
 
 
 def is_fast(settings: Settings) -> bool:
-    """Tell whether compiled code writes objects: also if there is no fast lane to take records into rows."""
+    """Tell whether compiled code writes objects; it does so even if no record takes the fast lane."""
     return native.IS_INSTALLED and settings.fast_lane == "auto"
 
 
 def why_no_lane(settings: Settings) -> str | None:
-    """Say which records take no fast lane, and why; None if those of all topics do."""
+    """Say which records take no fast lane, and why; None if the records of all topics take it."""
     if not is_fast(settings):
         return "fast_lane is off" if settings.fast_lane == "off" else "not installed"
     reasons = [f"{begin}{reason}" for begin, one in settings.each_reading() if (reason := _why_slow(one))]

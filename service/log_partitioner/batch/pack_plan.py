@@ -26,15 +26,15 @@ Hour = tuple[str, int]
 _Run = tuple[int, int, int, int, int | None]
 """Rows of one PartitionKey as [begin, end) of an order: (key, begin, end, bytes of texts, joined type if it fits)."""
 
-MESSAGE_HEAD_BYTES = 16_000  # of a message of references, with the longest names, beside lines, lists and schema text
+MESSAGE_HEAD_BYTES = 16_000  # of a references message beside lines, lists and schema text, with the longest names
 FEW_PARTS = 8  # so many PartitionKeys stay files under `auto`
 HOUR_PARTS_MIN = 100  # so many make a pack of an hour's own
 META_BYTES = 128  # of a row beside its text, with an ordinary topic and user
 LINE_HEAD_BYTES = 25_600  # a user of the most characters, each escaped to six bytes, and some numbers
 LINE_SOURCE_BYTES = 60  # the four numbers of one TopicPartition
 PROJECTED_SHARE = 0.75  # a projection has less than a third of a schema's estimated bytes: a quarter of a line
-GROUPS_MAX = 8  # open at once
-MADE_BYTES_MAX = 16 * 1024 * 1024  # of types on the way to those of packs
+GROUPS_MAX = 8  # groups that are open at once
+MADE_BYTES_MAX = 16 * 1024 * 1024  # of merged types that are kept while packs are planned
 SCHEMA_TEXTS_MIN = 100  # texts are compressed to a tenth, headers are not
 
 
@@ -80,7 +80,7 @@ def seal_rules(settings: Settings) -> SealRules:
 
 
 class Part(NamedTuple):
-    """Rows [begin, end) of the order: those of one PartitionKey under one exact type.
+    """Rows [begin, end) of the order, all of one PartitionKey under one exact type.
 
     `size` estimates their bytes in an object, rather too high, from their texts. A type is its number among the rows'.
     `group` is the number of the schema that it shares with others, None for an object of its own; `hour` is set if the

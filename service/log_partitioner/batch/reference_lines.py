@@ -47,7 +47,7 @@ class LineGroup(NamedTuple):
 
 
 class Numbered:
-    """The things of a batch that blocks name by number: TopicPartitions, types, and hours as parts come."""
+    """The things of a batch that blocks name by number: TopicPartitions, types, and hours in the order of parts."""
 
     def __init__(self, tps: Sequence[TopicPartition], spans: Spans, types: Types, *, bytes_max: int) -> None:
         self.bytes_max = bytes_max
@@ -119,7 +119,7 @@ class LineWriter:
         return self._groups
 
     def _end(self, sources: int, hours: int, schemas: int) -> None:
-        """End a group, with so many of its things: the others are the next line's alone."""
+        """End a group, with so many of its things: only the next line has the others."""
         numbered = self._numbered
         group = LineGroup(
             tuple(numbered.covered[tp] for tp in islice(self._sources, sources)),
@@ -179,7 +179,7 @@ class CompiledLines:
 
     def __init__(self, merged: int, numbered: Numbered) -> None:
         assert native.module is not None, "the fast lane is not installed"
-        assert isinstance(numbered.types, CompiledTypes), "what compiled code has kept it seals"
+        assert isinstance(numbered.types, CompiledTypes), "compiled code has the types"
         self._numbered = numbered
         covered = numbered.covered
         rules = {
@@ -193,7 +193,7 @@ class CompiledLines:
 
     @property
     def lines(self) -> int:
-        """How many there are."""
+        """The number of lines."""
         return self._native.lines
 
     def add(self, chunk: Any, first: int, last: int, start: int) -> None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import log_partitioner_native
 
 ENCODED_FIELDS_MAX = 200_000  # of all encoders that are kept
-CHUNK_BYTES = 1024 * 1024  # of rows are written at once, and what is left of the last part that is in one piece
+CHUNK_BYTES = 1024 * 1024  # of rows are written at once, and the rest of an indivisible last part
 
 
 class Unwritten(NamedTuple):
@@ -161,7 +161,7 @@ class PythonWriter:
     """Writes each entry by an `EntryWriter`."""
 
     def __init__(self, rows: Rows, order: Sequence[int], rules: WriteRules) -> None:
-        assert isinstance(rows.texts, PythonTexts), "what compiled code has kept it seals"
+        assert isinstance(rows.texts, PythonTexts), "Python has kept the texts"
         self._rows = rows
         self._order = order
         self._rules = rules
@@ -234,8 +234,8 @@ class CompiledWriter:
 
     def __init__(self, rows: Rows, order: array[int], rules: WriteRules) -> None:
         assert native.module is not None, "the fast lane is not installed"
-        assert not isinstance(rows.texts, PythonTexts), "compiled code reads what it has kept"
-        assert isinstance(rows.types, CompiledTypes), "and whose types it knows"
+        assert not isinstance(rows.texts, PythonTexts), "compiled code has kept the texts"
+        assert isinstance(rows.types, CompiledTypes), "compiled code has the types"
         self._entries = EntryWriter(rows, rules)
         self._sealer: log_partitioner_native.Sealer = native.module.Sealer(
             order,

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import log_partitioner_native
 
 PIECE_BYTES = 1024 * 1024
-TEXT_BYTES = 48  # what a text takes of memory beside its bytes, measured with some room (tests/unit/batch/test_rows.py)
+TEXT_BYTES = 48  # of memory for a text beside its bytes, measured with some room (tests/unit/batch/test_rows.py)
 
 
 class _Run(NamedTuple):
@@ -39,12 +39,12 @@ class PythonTexts:
     """Keeps the texts of one batch as they are; rows are numbered as they come."""
 
     def __init__(self) -> None:
-        self.memory_bytes = 0  # what is taken of memory
+        self.memory_bytes = 0
         self._texts: list[bytes] = []
         self._runs: list[_Run] = []
 
     def __len__(self) -> int:
-        """Return how many texts are in memory: those of the last rows."""
+        """Return the number of texts in memory: the last rows have them."""
         return len(self._texts)
 
     def append(self, text: bytes) -> None:
@@ -113,17 +113,17 @@ def _take_from(pieces: list[Piece], read: Callable[[Piece], bytes]) -> Generator
     raise AssertionError("a run has no more texts")
 
 
-# What is in memory beside the texts, in bytes, measured with some room (tests/unit/batch/test_rows.py).
+# Bytes of memory beside the texts, measured with some room (tests/unit/batch/test_rows.py).
 ROW_BYTES = 100
-KEY_BYTES = 500  # and each character of its user, one that JSON writes as it is or any other
+KEY_BYTES = 500  # beside each character of its user: one that JSON writes as it is, or any other
 PLAIN_CHAR_BYTES, CHAR_BYTES = 3, 16
 
 
 class Rows:
     """Collects the rows of one batch; numbers count from 0 in order of arrival.
 
-    If there is a fast lane, it numbers PartitionKeys. If compiled code has the types, it keeps the texts and seals the
-    rows, too.
+    If there is a fast lane, it numbers the PartitionKeys. If compiled code has the types, it keeps the texts and seals
+    the rows, too.
     """
 
     def __init__(self, types: Types, lane: FastLane | None = None) -> None:
@@ -149,7 +149,7 @@ class Rows:
         self.roots: dict[int, RootLink] = {}
         self.text_bytes = 0
         self._fixed_bytes = 0
-        self._key_numbers: dict[PartitionKey, int] = {}  # with a fast lane they are there
+        self._key_numbers: dict[PartitionKey, int] = {}  # a fast lane keeps them itself
         self._keys_by_hour: dict[tuple[str, int], array[int]] = {}
         self._tp_numbers: dict[TopicPartition, int] = {}
 
@@ -261,7 +261,7 @@ class Rows:
         self._fixed_bytes += KEY_BYTES + len(key.user) * (PLAIN_CHAR_BYTES if is_plain else CHAR_BYTES)
 
     def note(self, number: int, *, unique_id: str | None, root: RootLink | None) -> None:
-        """Keep the id and the root of a row, which few rows have."""
+        """Keep the id and the root of a row; few rows have them."""
         if unique_id is not None:
             self.ids[number] = unique_id
             self._fixed_bytes += ROW_BYTES + len(unique_id)

@@ -1,6 +1,6 @@
 """Rows of a closed batch -> finished objects in its spool: each row is written once, under its final schema.
 
-    object    header · block · block · ...        a block holds rows of one PartitionKey; those of one stand together
+    object    header · block · block · ...        a block holds rows of one PartitionKey; its blocks stand together
 
 Used by the worker's flush and by the backfill. Pure but for the spool that it is given.
 """
@@ -40,8 +40,8 @@ from log_partitioner.formats.model import PartitionKey, TopicPartition
 class SealedObject(NamedTuple):
     """A finished object: its number in the batch, its schema, its contents and the lines that announce it.
 
-    `key` is the PartitionKey of an object of its own; a pack has none, and an `hour` if it is one hour's. `sources`
-    counts its rows by TopicPartition, as they were written.
+    `key` is the PartitionKey of an object of its own; a pack has none. `hour` is set if a pack holds one hour only.
+    `sources` counts the rows by TopicPartition, as they were written.
     """
 
     number: int
@@ -68,7 +68,7 @@ class Step(NamedTuple):
     finished: SealedObject | None
 
 
-ROWS_AT_ONCE, PARTS_AT_ONCE = 1024, 256  # at most, of what is written between two steps
+ROWS_AT_ONCE, PARTS_AT_ONCE = 1024, 256  # at most, between two steps
 
 _Place = tuple[int, Hour | None]
 """The pack that is open for a group: one hour's, or of several."""
@@ -78,7 +78,7 @@ _Sealed = Generator[SealedObject, None, int]
 
 @dataclass(slots=True)
 class _Writing:
-    """An object while it is written; `pieces` are those of a part that has not ended."""
+    """An object while it is written; `pieces` are the blocks of a part that has not ended."""
 
     number: int
     file: ObjectFile

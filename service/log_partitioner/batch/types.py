@@ -1,4 +1,4 @@
-"""The types of a batch's rows as numbers: equal types have one number, and what is made of them is remembered.
+"""The types of a batch's rows as numbers: equal types have one number, and joins are remembered.
 
 By plain Python, or by compiled code, whose types outlive a batch; both follow `schema_types` and `pack_schema`.
 """
@@ -18,9 +18,9 @@ from log_partitioner.config.settings import SchemaBounds
 if TYPE_CHECKING:
     import log_partitioner_native
 
-TYPE_BYTES = 500  # what a type takes of memory, and twice its estimated schema (tests/unit/batch/test_rows.py)
+TYPE_BYTES = 500  # of memory for a type, beside twice its estimated schema (tests/unit/batch/test_rows.py)
 
-REMEMBERED_MAX = 16  # types of one PartitionKey; what more make is hardly met again
+REMEMBERED_MAX = 16  # types of one PartitionKey; a join of more is hardly asked for again
 
 
 class Types(Protocol):
@@ -174,7 +174,7 @@ class CompiledTypes:
 
 
 def make_types(bounds: SchemaBounds, *, is_fast: bool) -> Types:
-    """Return types of which nothing is known yet, by compiled code if that seals the rows."""
+    """Return an empty set of types, in compiled code if that seals the rows."""
     if not is_fast:
         return PlainTypes(bounds)
     assert native.module is not None, "the fast lane is not installed"

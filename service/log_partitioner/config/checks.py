@@ -59,7 +59,7 @@ def find_problems(settings: Settings) -> list[str]:
 
 
 def find_notes(settings: Settings) -> Iterator[str]:
-    """Find allowed settings with a consequence that nobody would expect."""
+    """Find allowed settings with an unexpected consequence."""
     interval_s = settings.flush.interval_s
     if interval_s > ALERT_WINDOW_S:
         yield (

@@ -1,7 +1,7 @@
 r"""Which topics are source topics: those that are named, and those whose whole name matches a pattern, as ^app-.*.
 
-The client library matches by POSIX (classic protocol), brokers by RE2 (KIP-848), and the rest of us by Python's `re`:
-a pattern is made of what means the same to all three (KAFKA_FACTS R21).
+The client library matches by POSIX (classic protocol), brokers by RE2 (KIP-848), and our own code by Python's `re`:
+a pattern may hold only constructs that mean the same to all three (KAFKA_FACTS R21).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def entries_of(given: tuple[str, ...]) -> tuple[str, ...]:
     """Return names and patterns; `config.checks` judges names.
 
     Raises:
-        ValueError: one begins as a pattern, and is none.
+        ValueError: an entry begins as a pattern, and is not a valid one.
     """
     for entry in given:
         if is_pattern(entry) and not _means_the_same(entry):
@@ -36,7 +36,7 @@ def entries_of(given: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _means_the_same(pattern: str) -> bool:
-    """Return whether a pattern is one, and has nothing but what means the same to all who match by it."""
+    """Return whether a pattern is valid, and has only constructs that mean the same to all three."""
     if _PATTERN.fullmatch(pattern) is None:
         return False
     try:
@@ -74,13 +74,13 @@ class SourceNames:
 
     @property
     def has_patterns(self) -> bool:
-        """Whether the topics that there are decide which are meant."""
+        """Whether the existing topics decide which ones are read."""
         return bool(self._patterns)
 
     def among(self, there: Iterable[str]) -> list[str]:
-        """Return the topics that are named, there or not, and those of `there` that match a pattern."""
+        """Return the named topics, whether they exist or not, and the topics of `there` that match a pattern."""
         return [*self._names, *sorted({topic for topic in there if topic in self} - {*self._names})]
 
     def subscription(self) -> list[str]:
-        """Return what to subscribe to: for the library alone a match of a part would do."""
+        """Return the entries to subscribe to: the library itself would accept a match of a part of a name."""
         return [f"^({one})$" if is_pattern(one) else one for one in self._entries]

@@ -23,7 +23,7 @@ SettingPath = tuple[str, ...]
 _NOT_SETTINGS = ("CONFIG_FILE", "SECRETS_DIR")
 _OF_TESTS = "TEST_"
 _LIKENESS = 0.75  # of two names, from which one may have been meant by the other
-# What pydantic says, in the words of settings; `test_config.py` asks every setting for what is not in here.
+# Sentences for the errors of pydantic; `test_config.py` asks every setting for an error that has none.
 _SENTENCES: Mapping[str, str] = {
     "missing": "is not set",
     "greater_than": "must be more than {gt}",
@@ -129,7 +129,7 @@ class _Sources:
         return True
 
     def replace(self, path: SettingPath, field: FieldInfo) -> None:
-        """Put the default in the place of a value, or the example of a setting that has none."""
+        """Put the default in the place of a value, or the example if the setting has no default."""
         place = self.values[path[0]] if path[1:] else self.values
         place.pop(path[-1], None)
         if field.is_required():

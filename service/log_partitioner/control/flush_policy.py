@@ -15,7 +15,7 @@ from log_partitioner.control.deadline import Deadline
 STEPS = ("seal", "upload", "announce", "commit")
 SMOOTHING = 0.4
 DISTRUST = 0.5  # of the time that an estimate may fill, after a batch was too large
-UNKNOWN_SHARE = 0.05  # what a step is taken to have done that was cut short with nothing to show
+UNKNOWN_SHARE = 0.05  # the assumed share of a step that was cut short with nothing to show
 _RATIO_MIN, _RATIO_MAX = 0.25, 8.0
 ESTIMATE_SHARE = 0.7  # of the time for uploads, or of what a revoke leaves of it
 FIXED_SHARE = 0.5  # of memory, for rows and PartitionKeys; the rest is for entries, which can leave it

@@ -11,7 +11,7 @@ from log_partitioner.formats.schema import Schema
 from log_partitioner.input.json_text import WHITE, UndecodableError
 
 OTHER_LINES = "input.format = text reads other lines, by a pattern"
-QUOTED = r'[^"\\]*+(?>(?:\\.[^"\\]*+)*)'  # the pattern of what may stand between two quotes; it stays escaped
+QUOTED = r'[^"\\]*+(?>(?:\\.[^"\\]*+)*)'  # the text between two quotes; it stays escaped
 _LINE = re.compile(rb"[^\n]+")
 
 
@@ -20,11 +20,11 @@ Read = Callable[[bytes], Any]
 
 
 class SchemaError(ValueError):
-    """A text is no schema of the format."""
+    """A text is not a schema of the format."""
 
 
 class FormatError(ValueError):
-    """A format cannot be had, or not by these settings."""
+    """A format is not available, or not with these settings."""
 
 
 class Format(NamedTuple):
@@ -33,7 +33,7 @@ class Format(NamedTuple):
     `split` yields the parts of a payload that are an entry each. Without it a payload is one part: an entry, or a list
     or an object that has them. `read` gives the value of a part; in a format with schemas `read_by` makes it
     from one, or raises SchemaError. Without either parts are JSON text, which stays as it is in rows. `entries_path`
-    leads to entries, as the setting does. `compiled` says as what the fast lane reads payloads; None: it does not.
+    leads to entries, as the setting does. `compiled`: the form in which the fast lane reads payloads, if it does.
     """
 
     split: Callable[[bytes], Iterator[bytes]] | None = None

@@ -24,7 +24,7 @@ _INT_DIGITS_MAX = 4300  # beyond it Python refuses to make an int (CVE-2020-1073
 
 
 class UndecodableError(ValueError):
-    """Text that is no JSON value we take; `reason` is the dead letter's."""
+    """The text is not a JSON value that we accept; `reason` is the reason of its dead letter."""
 
     def __init__(self, reason: Reason, message: str) -> None:
         super().__init__(message)
@@ -37,9 +37,9 @@ class JsonDecoder:
     def __init__(self, *, keep_inexact_text: bool) -> None:
         self.rounded = 0
         self._keep_inexact_text = keep_inexact_text
-        # Decodes, or raises one of FAST_REFUSALS where `decode_tolerant` has to look again.
+        # Decodes, or raises one of FAST_REFUSALS: then `decode_tolerant` has to look again.
         self.decode_fast: Callable[[bytes], Any] = msgspec.json.Decoder(float_hook=self._float).decode
-        # What is rounded was counted the first time.
+        # Rounded numbers were counted the first time.
         self._again = self.decode_fast if keep_inexact_text else msgspec.json.Decoder().decode
 
     def decode_again(self, text: bytes) -> Any:

@@ -1,4 +1,4 @@
-"""A record with some of its entries only: the bytes of each, and of what stands around them, as they are.
+"""Narrows a record to some of its entries; their bytes, and the bytes around them, stay as they are.
 
 JSON and lines can be narrowed. A value of Avro, Protobuf or OTLP cannot, since nothing in it can be left out without
 writing it anew. A compressed value comes out uncompressed.

@@ -47,10 +47,10 @@ from log_partitioner.runtime.uploader import Uploader
 from log_partitioner.runtime.worker import Worker
 from log_partitioner.version import product_version
 
-_ALLOCATIONS = 100_000  # between two looks for cycles
-_LOOK_S = 1.0  # between two looks at whether we are a member
+_ALLOCATIONS = 100_000  # between two collections of cycles
+_LOOK_S = 1.0  # between two checks that we are a member
 _ANSWER_S = 10.0
-_LEAVE_ASKING_S = 2.0  # for the last question to end
+_LEAVE_ASKING_S = 2.0  # for the last question to end when the worker leaves
 _ASK_AGAIN_S = 30.0  # between two questions whether what failed last is mended
 
 
@@ -256,9 +256,9 @@ class Process:
             json.rounded = 0
 
     def _require_part(self, now_s: float) -> None:
-        """Check that we take part in the group; waits for a full group.
+        """Require that we take part in the group; a full group is waited for.
 
-        If the last look is too long ago, the process was stopped, and that time does not count.
+        If the last check is too long ago, the process was stopped meanwhile, and that time does not count.
 
         Raises:
             SourceError: we have been out of it for too long: then another process is started.

@@ -141,7 +141,7 @@ class Controller:
 
     @property
     def not_positioned(self) -> frozenset[TopicPartition]:
-        """TopicPartitions that are owned and have no next offset yet, because nobody has answered."""
+        """TopicPartitions that are owned and have no next offset yet, because the broker has not told it."""
         return self.state.owned - self.recorder.ledgers.keys()
 
     def prepare(self) -> None:

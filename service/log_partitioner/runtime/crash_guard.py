@@ -35,8 +35,8 @@ Offsets = dict[str, tuple[int, int]]
 class CrashHistory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The memory that one process leaves to the next.
 
-    `in_hand` are the records being taken now, `suspect` those of the last unclean end; `ends` counts the unclean ends
-    in a row at the same records.
+    `in_hand` are the records being taken now, `suspect` the records in hand at the last unclean end; `ends` counts the
+    unclean ends in a row at the same records.
     """
 
     in_hand: Offsets = {}
@@ -137,7 +137,7 @@ class CrashGuard:
         except RegistryError:  # it waits for its schema
             self.release()
             raise
-        self.release()  # what ends the process from now on is not this record
+        self.release()  # if the process ends from now on, this record has not ended it
         return weight
 
     def release(self) -> None:
@@ -161,7 +161,7 @@ class CrashGuard:
         now = msgspec.structs.replace(self._history, in_hand=in_hand)
         try:
             self.ports.journal.write(b"" if now == CrashHistory() else msgspec.json.encode(now))
-        except SpoolError as error:  # a full disk stops nobody: the spool says so
+        except SpoolError as error:  # a full disk does not stop the worker: the spool reports it
             self._log.warning("journal_refused", message=str(error))
 
 

@@ -21,12 +21,12 @@ from log_partitioner.errors import PathsError
 from log_partitioner.formats.model import SourceRecord
 from log_partitioner.input.decode import Decoded
 
-ENTRIES = 1000  # of a source topic that are looked at in a process
-FEW = 10  # entries of which nothing is said yet,
-TOO_FEW_TO_STOP = 100  # and of which a first batch is committed, whatever they are
+ENTRIES = 1000  # of a source topic, which a process looks at
+FEW = 10  # entries: with fewer nothing is judged yet
+TOO_FEW_TO_STOP = 100  # entries: a first batch with fewer is committed, even if all are dead
 SAMPLES = 20
 FIELDS_MAX, FIELD_CHARS_MAX = 40, 60
-_PLAIN = re.compile(r"@?[A-Za-z_][\w.-]*")  # another name may be that of a user: a map that is keyed by user
+_PLAIN = re.compile(r"@?[A-Za-z_][\w.-]*")  # another name may be a user's, if a map is keyed by user
 
 
 class _Look:
@@ -45,7 +45,7 @@ class _Look:
 
 
 class FirstLook:
-    """Counts the first entries of each source topic; used by one recorder. Costs nothing once it has seen enough."""
+    """Counts the first entries of each source topic; used by one recorder. It costs nothing after enough entries."""
 
     def __init__(self, settings: Settings, rules: RulesByTopic) -> None:
         self.has_fit = False
@@ -54,7 +54,7 @@ class FirstLook:
         self._sources = settings.kafka.sources
         self._rules = rules
         self._looks: dict[str, _Look] = {}
-        self._begun: set[str] = set()  # topics that match a pattern may come at any time
+        self._begun: set[str] = set()  # a topic that matches a pattern may come at any time
         self._poll: Poll | None = None
         self._topic_of: list[str] = []
         self._is_here = False
@@ -63,7 +63,7 @@ class FirstLook:
     # The first entries of a topic.
 
     def until(self, poll: Poll, first: int, stop: int) -> int:
-        """Return the end of a run of records whose entries are all of one topic, as long as a topic is looked at."""
+        """Return the end of a run of records of one topic; `stop` if no topic of the poll is looked at any more."""
         if poll is not self._poll:
             self._poll = poll
             self._topic_of = [tp.topic for tp in poll.tps]
@@ -75,7 +75,7 @@ class FirstLook:
         return next((at for at in range(first, stop) if topic_of[poll.tp_of[at]] != topic), stop)
 
     def took(self, poll: Poll, first: int, run: TakenRun) -> None:
-        """Count the entries taken from a place of a poll on, none of which is dead."""
+        """Count the entries of a run that the fast lane took at a place of a poll; none is dead."""
         look = self._look_at(run.covered[0].tp.topic) if run.covered else None
         if look is None:
             return
@@ -117,7 +117,7 @@ class FirstLook:
     def _judge(self, topic: str, look: _Look) -> None:
         settings = self._rules[topic].settings
         has_no_envelope = bool(settings.input.entries_path) and look.samples >= FEW and not look.envelopes
-        unread = look.timestamps if settings.time.paths else 0  # without a path it is wanted so
+        unread = look.timestamps if settings.time.paths else 0  # without a path Kafka's time is wanted
         if 2 * (look.dead + unread) <= look.entries and not has_no_envelope:
             return
         del self._looks[topic]
@@ -133,7 +133,7 @@ class FirstLook:
     def require_fit(self, batch: ClosedBatch, flushed_topics: Collection[str]) -> None:
         """Require that a batch is not almost all dead, unless the group has flushed its topics before.
 
-        Topics that only a pattern matches end no group that has flushed others: whoever makes one would stop those.
+        A topic that only a pattern matches stops no group that has flushed other topics: anybody may make such a topic.
 
         Raises:
             PathsError: it is; nothing of it is committed.

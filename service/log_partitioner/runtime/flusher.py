@@ -64,8 +64,8 @@ from log_partitioner.runtime.ports import Ports
 from log_partitioner.runtime.uploader import Upload, bytes_upload, file_upload
 
 KNOWN_SCHEMAS_MAX = 100_000
-KNOWN_SCHEMAS_S = 3600.0  # somebody may delete them, as by a lifecycle rule: then they are written again
-WARNED_WAYS_MAX = 1000  # in one process
+KNOWN_SCHEMAS_S = 3600.0  # a lifecycle rule may delete schemas: after an hour the worker writes them again
+WARNED_WAYS_MAX = 1000  # ways that one process warns of
 ROUTINE = frozenset(
     {FlushReason.INTERVAL, FlushReason.REFETCH, FlushReason.ASSIGNED, FlushReason.REVOKED, FlushReason.STOPPING}
 )
@@ -310,7 +310,7 @@ class Flusher:
             )
         else:
             return membership
-        # Not while the first error is handled: the library keeps what is (KAFKA_FACTS L10), with its producer.
+        # Not while the first error is handled: the library keeps that error, and its producer (KAFKA_FACTS L10).
         self.ports.metrics.add("commits_repeated")
         self.ports.committer.commit(messages(), offsets, fresh, deadline=deadline)
         return fresh

@@ -62,7 +62,7 @@ class Positions:
 
     def __post_init__(self) -> None:
         self.flushed_topics: set[str] = set()
-        """Topics of which the group is known to have flushed something."""
+        """Topics that the group has flushed something of, as far as this process knows."""
         self._flushed: dict[TopicPartition, int | None] = {}
         self._read_whole: set[TopicPartition] = set()
         self._wrong_until: dict[TopicPartition, Deadline] = {}
@@ -76,10 +76,10 @@ class Positions:
     ) -> dict[TopicPartition, NextPosition]:
         """Return the next offset of each; blocks for the answers. No transaction of ours may be open.
 
-        `known` is the offset up to which this process knows it to be committed; None if it is new here. Something may
-        have been read of what is `positioned`: no topic of it may be another one now. After a missing answer the worker
-        polls and asks again; after the second in a row it ends. An answer that is missing because the process was
-        stopped meanwhile does not count: then the deadline is long past.
+        `known` is the offset up to which this process knows a TopicPartition to be committed; None if it is new here.
+        The worker may have read records of the `positioned` ones, so their topics must still be the same. After a
+        missing answer the worker polls and asks again; after the second in a row it ends. An answer that is missing
+        because the process was stopped meanwhile does not count: then the deadline is long past.
 
         Raises:
             DiscardError: the answer is not known yet: poll, and ask again.
@@ -117,7 +117,7 @@ class Positions:
         for topic, topic_id in found.items():
             known = self.topics.ids.get(topic, topic_id)
             may_be_read = topic in read or self.settings.sources.are_naming(topic)
-            if known != topic_id and may_be_read:  # started again we see what the group has committed of which
+            if known != topic_id and may_be_read:  # after a restart the ids in the committed offsets tell
                 raise StartPositionError(
                     f"topic {topic} was made anew while this worker ran: its id was {known}, now it is {topic_id}. "
                     "Nothing is committed any more; after a restart the committed offsets are compared"
@@ -228,7 +228,7 @@ class Positions:
             tps, start_at if isinstance(start_at, int) else FIRST_OFFSET, deadline=deadline
         )
 
-    # What is known, over time.
+    # Memory between two assignments.
 
     def forget(self, tps: Iterable[TopicPartition]) -> None:
         """Forget the flushed offsets of these: others may flush them, or a flush of ours was committed after all."""
@@ -240,9 +240,9 @@ class Positions:
     def watch(self, positioned: Iterable[TopicPartition], *, deadline: Deadline) -> None:
         """Check that no source topic was made anew since its records were read; before a flush outside a callback.
 
-        One that only a pattern matches may have been, unless something of it is `positioned`: they come and go.
+        A topic that only a pattern matches may have been, unless it has a `positioned` one: such topics come and go.
 
-        Before the first ones it looks for foreign groups again: two new groups that start together do not see each
+        Before the first flushes it looks for foreign groups again: two new groups that start together do not see each
         other at the start. 1. Both look, and find nothing. 2. Both commit a flush. 3. Both look: the one that committed
         second finds the other's flush record, whatever happens; the other finds it once that is committed.
 

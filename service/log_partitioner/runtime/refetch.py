@@ -22,7 +22,7 @@ from log_partitioner.runtime.recorder import Recorder
 
 RETRIES = 3  # before the TopicPartition counts as held
 RETRY_S = 1.0  # before the first of them; doubled for each
-HOLD_S = 30.0  # between two retries of what is held
+HOLD_S = 30.0  # between two retries of a held TopicPartition
 
 
 class _Trouble(NamedTuple):
@@ -53,7 +53,7 @@ class Refetcher:
         """
         owned, now_s = self.recorder.ledgers, self.ports.clock.now_s()
         failures = {tp: failure for tp, failure in self.ports.consumer.failures().items() if tp in owned}
-        # What has not failed again for a while may have no record there: nobody knows that it can be read.
+        # A place that has not failed again for a while may have no record: that does not prove that it can be read.
         self._troubles = {
             tp: one
             for tp, one in self._troubles.items()

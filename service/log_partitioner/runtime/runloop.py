@@ -29,8 +29,8 @@ from log_partitioner.runtime.recorder import Recorder
 from log_partitioner.runtime.refetch import Refetcher
 
 POLL_S = 0.2
-ROOM_S = 1.0  # without a poll, to stay below an upper rate
-PUBLISH_S = 1.0  # between two looks at all TopicPartitions, of which there may be thousands: no scraper asks more often
+ROOM_S = 1.0  # the longest wait between two polls that keeps to the upper rate
+PUBLISH_S = 1.0  # between two publications of all TopicPartitions, maybe thousands: no scraper asks more often
 RECORDS_MAX = 2000  # taken from the client library in one call
 CHECK_EVERY = 1024  # entries and KiB of records, between two looks at how full the batch is,
 CHECK_PART = 4  # or when it has grown by this part since the last one
@@ -56,7 +56,7 @@ class Runloop:
     def __post_init__(self) -> None:
         self.records_max, self.publish_s = RECORDS_MAX, PUBLISH_S
         self._rate = Rate(self.entries_per_s_max)
-        self._entries_per_record = math.inf  # nobody knows yet
+        self._entries_per_record = math.inf  # unknown before the first record
         self._publish_at_s = -math.inf
         self._refetcher = Refetcher(self.ports, self.recorder)
         self._crash_guard = CrashGuard(self.ports, self.recorder)
@@ -93,9 +93,9 @@ class Runloop:
         if records:
             try:
                 self._record_all(records)
-            except MemoryError:  # as good as a kill: smaller batches may go through
+            except MemoryError:  # the same as a kill: the next process takes smaller batches
                 raise
-            except Exception:  # of broker, store or disk, or a bug of ours: it would be no record's doing
+            except Exception:  # the broker, the store, the disk or a bug of ours fails: no record is to blame
                 self._crash_guard.release()
                 raise
         self._refetcher.turn(flush=lambda: self._flush(FlushReason.REFETCH), deadline=self.controller.deadline)
@@ -112,7 +112,7 @@ class Runloop:
             self._publish()
 
     def _await_rate(self) -> int:
-        """Wait, for a second at most, until more entries may come; returns how many records may, one at least."""
+        """Wait for up to a second until the rate allows more entries; returns the number of records that may come."""
         if self._rate.per_s is None:
             return self.records_max
         self.ports.clock.sleep(min(ROOM_S, self._rate.wait_s(self.ports.clock.now_s())))
@@ -184,7 +184,7 @@ class Runloop:
         return None
 
     def _hold(self, record: SourceRecord, error: RegistryError) -> None:
-        """Leave a record that needs a schema, and all behind it, to the refetcher; other TopicPartitions go on."""
+        """Leave a record that needs a schema, and all records behind it, to the refetcher; others go on."""
         self._held.add(record.tp)
         failure = FetchFailure(record.offset, f"SCHEMA_{error.cause.upper()}", str(error))
         self.ports.consumer.hold(record.tp, failure)
@@ -195,7 +195,7 @@ class Runloop:
         """Bring texts to disk if they take too much memory, and flush a full batch."""
         try:
             self.recorder.spill_if_large()
-        except SpoolError as error:  # what was recorded stays in memory
+        except SpoolError as error:  # all recorded texts stay in memory
             self._log.warning("spill_refused", message=str(error))
             self._flush(FlushReason.SPOOL)
             return
@@ -233,7 +233,7 @@ class Runloop:
 
     def _report_gaps(self) -> None:
         gaps, self._gaps = self._gaps, {}
-        for tp, holes in gaps.items():  # legal where a hole holds no data record (KAFKA_FACTS O5)
+        for tp, holes in gaps.items():  # legal if a hole holds no data record (KAFKA_FACTS O5)
             self.ports.metrics.add("offset_gaps", len(holes))
             tell(self._log.info, OffsetGaps(*tp, gaps=len(holes), first=holes[:GAPS_LOGGED_MAX]))
 

@@ -121,7 +121,7 @@ class Uploader:
         """Upload all; the first failure ends the others. `note_stored` is called for each, by its thread.
 
         Raises:
-            UploadError, StoreRefusedError, SpoolError: that of the first upload that failed.
+            UploadError, StoreRefusedError, SpoolError: the first upload to fail has raised it.
         """
         ended = Event()  # uploads under way end then: the next flush needs room for its bodies
         until = Deadline(deadline.at_s, lambda: math.inf if ended.is_set() else deadline.now_s())
@@ -145,7 +145,7 @@ class Uploader:
         return [future.result() for future in futures]
 
     def _begin(self, tasks: list[Task]) -> None:
-        """Begin in threads of this flush, which nobody waits for: one that a store holds for ever holds nobody up.
+        """Begin in threads of this flush alone, so that a thread that a store never answers delays no later flush.
 
         They are daemons, unlike an executor's: none keeps the process alive.
         """
@@ -179,7 +179,7 @@ class Uploader:
                     metadata=upload.metadata,
                     deadline=deadline,
                 )
-            except KeyTakenError:  # by ourselves, where an answer was lost
+            except KeyTakenError:  # maybe by ourselves, if an answer was lost
                 if upload.shared:
                     return StoredObject(key, None, None)
                 found = self._store.find(key, sha256=upload.sha256, size=len(body))

@@ -93,7 +93,7 @@ class Worker:
         try:
             if self.controller.state.phase is not Phase.STOPPED:
                 self.controller.fail()
-        except (LogPartitionerError, AssertionError, OSError) as error:  # what was wrong before is raised, not this
+        except (LogPartitionerError, AssertionError, OSError) as error:  # the error before is raised, not this one
             self._log.warning("not_discarded", message=describe(error))
         finally:
             self.ports.consumer.close()

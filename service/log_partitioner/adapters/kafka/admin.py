@@ -1,6 +1,7 @@
 """The questions that an admin client puts to brokers: a worker's needs, ids of topics, and groups without members.
 
-A broker without an authorizer permits everything; one that does not say what it permits is taken to do so.
+A broker without an authorizer permits everything. If a broker does not say what it permits, everything counts as
+permitted.
 """
 
 from __future__ import annotations
@@ -98,7 +99,7 @@ class KafkaNeeds:
                 yield Need(subject, self._forbidden("topic", topic.name, lacking) if lacking else None)
 
     def _ask_patterns(self, there: Collection[str]) -> Iterator[Need]:
-        """Ask whether patterns match; one may later, but who reads nothing at all never joins (KAFKA_FACTS R21)."""
+        """Ask whether patterns match. One may match later, but without any topic no worker joins (KAFKA_FACTS R21)."""
         has_any = bool(self._kafka.sources.among(there))
         for entry in filter(is_pattern, self._kafka.source_topics):
             found, subject = len(SourceNames([entry]).among(there)), f"pattern {entry} (kafka.source_topics)"
@@ -113,7 +114,7 @@ class KafkaNeeds:
         return f"topic {topic.name} ({topic.setting}): {error.name()}: {error.str()}"
 
     def _ask_group(self, admin: AdminClient) -> Need:
-        """Ask for the permitted operations on the group, be it there yet or not; other errors are no answer."""
+        """Ask for the permitted operations on the group, whether it exists yet or not; other errors are no answer."""
         group, problem = self._kafka.group_id, None
         described = admin.describe_consumer_groups(
             [group], include_authorized_operations=True, request_timeout=_NEED_ANSWER_S
@@ -135,10 +136,10 @@ class KafkaNeeds:
     def _servers(self) -> str:
         return f"--bootstrap-server {self._kafka.bootstrap_servers}"
 
-    # The output topics keep enough: they are the evidence that nothing was lost or doubled.
+    # The output topics are the evidence that nothing was lost or doubled: they must keep enough.
 
     def ask_keeping(self) -> Iterator[Need]:
-        """Ask whether output topics keep what is written there; nothing of those that are not there."""
+        """Ask whether the output topics keep their messages; a topic that does not exist is passed over."""
         admin = make_admin(self._options)
         asked = [ConfigResource(ConfigResource.Type.TOPIC, topic.name) for topic in self._outputs]
         answers = admin.describe_configs(asked, request_timeout=_NEED_ANSWER_S)
@@ -171,7 +172,7 @@ class KafkaNeeds:
         )
 
     def _short(self, admin: AdminClient, config: Mapping[str, Any]) -> str | None:
-        """Say where flush records expire before the offsets for which they are needed; a broker may not tell."""
+        """Say that flush records expire before the committed offsets that they prove; a broker may not tell."""
         topic, kept_ms, kept_bytes = (
             self._kafka.flushes_topic,
             config.get("retention.ms"),
@@ -291,7 +292,7 @@ def create_topics(
 ) -> dict[str, str]:
     """Create topics, or ask whether brokers would; returns the problem of each by name, empty if there is none.
 
-    One that somebody has created meanwhile is no problem. Blocks until brokers answer.
+    A topic that somebody has created meanwhile is no problem. Blocks until brokers answer.
     """
     asked = [NewTopic(one.name, one.partitions, one.replicas, config=dict(one.configs)) for one in plans]
     if not asked:
@@ -329,7 +330,7 @@ class Group(NamedTuple):
 
 
 def describe_group(options: Mapping[str, Any], group_id: str, *, timeout_s: float) -> Group:
-    """Ask for the members of a group, of either protocol; one that is not there has none.
+    """Ask for the members of a group, of either protocol; a group that does not exist has none.
 
     Raises:
         SourceError: a permission is missing, or the broker does not answer.

@@ -42,14 +42,14 @@ from log_partitioner.formats.model import CommittedOffset, TopicPartition
 from log_partitioner.patience import Patience
 
 TIMED_OUT = KafkaError._TIMED_OUT  # noqa: SLF001 - librdkafka's own codes begin with an underscore
-_INIT_TRY_S = 0.5  # the library goes on where the last call ended; in between its lines are read, and a stop is seen
-_ABORT_S = 10.0  # after the deadline; where `send_offsets` has used them up, the next init aborts
+_INIT_TRY_S = 0.5  # the next call goes on where the last one ended; in between we read log lines and see a stop
+_ABORT_S = 10.0  # after the deadline; if `send_offsets` has used them up, the next init aborts
 _COMMIT_TRY_S = 1.0
 _TOPICS_S = 2.0  # without an acknowledgement, after which the topics are asked for
 _FLUSH_TRY_S = 0.5
 _ABANDONED, _NO_TOKEN = "ABANDONED", "NO_TOKEN"
 _BY_KEY, _NOW = -1, 0  # RD_KAFKA_PARTITION_UA, and no timestamp of the caller's
-# Of offsets that are sent at once: the coordinator writes them as one record batch (KAFKA_FACTS T16).
+# Offsets that are sent at once are one record batch of the coordinator (KAFKA_FACTS T16).
 _OFFSETS_BYTES_MAX = 500_000
 _OFFSET_BYTES = 400  # of one, with the group's name, beside topic and metadata
 _HOPELESS = {
@@ -61,14 +61,14 @@ _HOPELESS = {
 }
 _NOT_AUTHORISED = {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED}
 
-_Offsets = tuple[list[confluent_kafka.TopicPartition], Any]  # what is sent at once, and the library's group metadata
+_Offsets = tuple[list[confluent_kafka.TopicPartition], Any]  # sent at once, with the library's group metadata
 
 
 @dataclass(eq=False, repr=False)
 class KafkaCommitter:
     """Commits messages and offsets together; used by the loop thread only.
 
-    `patience` ends with a wish to leave, that of a flush with the wish to abandon it.
+    `patience` ends once the worker is asked to leave, `patience_of_flush` once the flush is abandoned.
     """
 
     options: Mapping[str, Any]
@@ -83,7 +83,7 @@ class KafkaCommitter:
         self._ready: confluent_kafka.Producer | None = None
         self._log = structlog.get_logger("committer")
         self.trouble: str | None = None
-        """Why no commit is possible, as far as somebody outside can mend that; None if nothing is wrong."""
+        """Why no commit is possible, if an operator can mend that; None if nothing is wrong."""
 
     @property
     def is_ready(self) -> bool:
@@ -118,9 +118,9 @@ class KafkaCommitter:
                 break
             except KafkaException as error:
                 with suppress(KafkaException):  # a fatal error comes once more
-                    producer.poll(0)  # what the library says of the brokers
+                    producer.poll(0)  # hands over the library's lines about the brokers
                 problem = error.args[0]
-                if problem.code() != TIMED_OUT:  # that was an answer: nobody is silent
+                if problem.code() != TIMED_OUT:  # that was an answer: the broker is not silent
                     begun_s = self.brokers.now_s()
                 self.brokers.waited(str(self.options.get("bootstrap.servers", "")), begun_s)
                 told = self.brokers.trouble() or problem.str()
@@ -215,7 +215,9 @@ class KafkaCommitter:
             for some, group in offsets:
                 send = partial(producer.send_offsets_to_transaction, some, group, deadline.timeout_s())
                 self.patience_of_flush.ask(send)
-        except LeavingError as error:  # nobody waits for an abort either: the next init or a time-out does it
+        except (
+            LeavingError
+        ) as error:  # the worker does not wait for an abort either: the next init or a time-out aborts
             raise CommitAbortedError("the flush is abandoned", code=_ABANDONED) from error
         except (KafkaException, BufferError, SystemError) as error:
             self.trouble = deliveries.refusal() or self.trouble

@@ -39,7 +39,7 @@ T = TypeVar("T")
 Answers = list[confluent_kafka.TopicPartition]
 
 _SEEK_AGAIN_S = 0.01
-_SEEK_S = 1.0  # at least, for the library to begin with, or to stop, what it was told to
+_SEEK_S = 1.0  # at least, for the library to begin or to stop a TopicPartition as it was told
 _TOPIC_IDS_S, _TOPIC_ID_AGAIN_S = 10.0, 60.0
 JOIN_AGAIN_S = 5.0
 
@@ -102,7 +102,7 @@ class KafkaConsumer:
             self._sought.pop(tp, None)
 
     def _unassign(self, consumer: Any, tps: frozenset[TopicPartition]) -> None:
-        """Take back from the library those of these that it has: it would refuse all if one is unknown."""
+        """Take TopicPartitions back from the library, if it has them: it would refuse all if one is unknown."""
         consumer.incremental_unassign([confluent_kafka.TopicPartition(*tp) for tp in sorted(tps - self._unsought)])
         self._forget(tps)
 
@@ -124,7 +124,7 @@ class KafkaConsumer:
         return poll_of(messages, self._tps)
 
     def _is_record(self, message: confluent_kafka.Message) -> bool:
-        """Return whether a message is a record to be taken; note what else it says."""
+        """Return whether a message is a record to be taken; note the end or the error that another message tells."""
         problem = message.error()
         place: Any = (message.topic(), message.partition())
         offset: Any = message.offset()
@@ -149,7 +149,7 @@ class KafkaConsumer:
             self._wait_for_room(error)
             return
         if tp is not None and kafka_errors.is_no_topic(error) and not self._sources.are_naming(tp.topic):
-            self._note(error, tp)  # it was deleted, or a pattern matches none
+            self._note(error, tp)  # it was deleted, or no topic matches a pattern
             return
         if "oauth_cb" not in self._options or not kafka_errors.is_refused_login(error):  # another token may come
             kafka_errors.require_that_it_mends(error, tp)

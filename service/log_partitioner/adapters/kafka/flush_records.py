@@ -22,9 +22,9 @@ from log_partitioner.formats.offset_metadata import SourceTopics
 from log_partitioner.patience import Patience
 
 _FIRST_CHUNK, _GROWTH = 500, 4  # offsets of each partition of the topic; each chunk further back is larger
-_NEWEST_CHUNKS = 3  # 10,500 offsets of each partition: of one, and 100 workers, the last 25 minutes
-_OPEN_S = 10.0  # what is open for longer hangs, or a dead worker has left it
-_NEVER_MS = 2**63  # of a partition in which nothing was read yet but what was aborted
+_NEWEST_CHUNKS = 3  # 10,500 offsets of each partition: the last 25 minutes, if 100 workers write one partition
+_OPEN_S = 10.0  # a transaction that is open for longer hangs, or a dead worker has left it
+_NEVER_MS = 2**63  # of a partition in which only aborted messages were read yet
 
 
 class KafkaFlushRecords:
@@ -49,11 +49,11 @@ class KafkaFlushRecords:
     ) -> Flushed:
         """Return the next offset of each that a flush record names; blocks until it is known of all of `tps`.
 
-        `newest_of` is looked for in 10,500 offsets of each of the topic's partitions, or as many as are read by the
-        deadline. If nothing else is asked for, it goes on without messages that this version cannot read, or that are
-        behind a transaction that stays open, with a warning. If retention has cut the topic it warns of those of `tps`
-        that are found nowhere: they need not be new. At least the newest 500 offsets of each partition are looked
-        through for foreign groups; the first one ends the reading.
+        `newest_of` is looked for in the newest 10,500 offsets of each of the topic's partitions, or in as many as are
+        read by the deadline. If nothing else is asked for, messages that this version cannot read, or that are behind
+        a transaction that stays open, are left out with a warning. If retention has cut the topic, a warning names the
+        `tps` that are found nowhere, because they need not be new. At least the newest 500 offsets of each partition
+        are looked through for foreign groups; the first foreign group ends the reading.
 
         Raises:
             HistoryUnknownError: the topic cannot be read, or not by the deadline; or it names a foreign group whose

@@ -21,9 +21,9 @@ from log_partitioner.pace import Pace
 
 C = TypeVar("C")
 
-SILENT_S = 4.0  # without an answer or an error, after which that is said
-# After which trouble that is reported no more is none. The library tries again every 10 s at least, and tells the same
-# error again every 30 s.
+SILENT_S = 4.0  # without an answer or an error, after which a broker is reported as silent
+# Trouble that is not reported again for so long is over. The library tries again every 10 s at least, and reports the
+# same error again every 30 s.
 TROUBLE_S = 45.0
 _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 _NUMBERS = re.compile(r"\d+")
@@ -31,7 +31,7 @@ _FAILURE = re.compile(
     r"(?P<address>[\w.\-]+:\d+|\[[0-9a-f:]+\]:\d+)(?:/\w+)?: "
     r"(?P<text>.+?)(?: \(after \d+ms in state (?P<state>\w+).*)?$"
 )
-# What a text means; the first that fits. "Invalid response size" is what an HTTP or TLS answer looks like.
+# Reasons by the library's text; the first that fits counts. An HTTP or TLS answer gives "Invalid response size".
 _CLOSES = "closes the connection: not a Kafka broker, or another security.protocol"
 _REASONS = tuple(
     (re.compile(pattern, re.IGNORECASE), reason)

@@ -1,8 +1,8 @@
 """Tokens of AWS IAM, by which clients log in to Amazon MSK; needs the optional group `msk`.
 
 All clients of a process share a token, because each transaction has a client of its own, and the signer looks for
-credentials anew each time. The second half of a token's life is for renewing it: librdkafka asks again after four
-fifths of what is left, and as long as that fails the old token serves (KAFKA_FACTS L13).
+credentials anew each time. A token is renewed in the second half of its life: librdkafka asks again after four fifths
+of the rest, and the old token serves as long as that fails (KAFKA_FACTS L13).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Tokens:
         """Return a token and its end; blocks while credentials are asked for.
 
         Raises:
-            SettingsError: there is no token, and none that still serves.
+            SettingsError: there is no new token, and the old one has ended.
         """
         with self._lock:
             now_s = self._now_s()

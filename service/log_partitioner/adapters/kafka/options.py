@@ -45,8 +45,8 @@ PINNED_CONSUMER: dict[str, Any] = {
     "queued.max.messages.kbytes": 32_768,
     "topic.metadata.refresh.interval.ms": 60_000,
 }
-_TOGETHER = "Failed to create "  # begins what the library says of properties that do not fit together
-_CLIENT = "log-partitioner-"  # begins the client id of a worker
+_TOGETHER = "Failed to create "  # the beginning of the library's text if properties do not fit together
+_CLIENT = "log-partitioner-"  # the beginning of a worker's client id
 _FILES = tuple(f"ssl.{name}.location" for name in ("ca", "certificate", "key", "keystore", "crl"))
 _NO_FILE = ("", "probe")
 _ROLES: tuple[Role, ...] = ("consumer", "producer")
@@ -56,13 +56,13 @@ def given_options(kafka: KafkaSettings, role: Role) -> dict[str, Any]:
     """Return what settings pass through, and the way to log in.
 
     Raises:
-        SettingsError: that way needs a token, and there is none.
+        SettingsError: logging in needs a token, and there is none.
     """
     return {**kafka.properties_of(role), **(msk.login() if kafka.auth == "msk-iam" else {})}
 
 
 def consumer_options(settings: Settings, *, worker: str) -> dict[str, Any]:
-    """Return the consumer's options: defaults, then those of the settings, then those that the promise needs.
+    """Return the consumer's options: defaults, then the settings' options, then those that the promise needs.
 
     Raises:
         SettingsError: as `given_options`.
@@ -116,7 +116,7 @@ def find_refused(settings: Settings) -> list[str]:
     hide(settings.secrets)
     kafka = settings.kafka
     found = [*dict.fromkeys(_of_each(kafka)), *_files(kafka)]
-    if found:  # what is left without these may not fit together
+    if found:  # the others may not fit together without these
         return found
     if kafka.auth == "msk-iam" and any(lacking_for_msk()):  # which the settings' own checks have said
         return []
@@ -162,7 +162,7 @@ def _place(kafka: KafkaSettings, name: str) -> str:
 
 def _refusal(role: Role, options: Mapping[str, Any]) -> str | None:
     """Make a client that knows no broker, and close it; returns the library's refusal, if any."""
-    logger = logging.Logger("check")  # noqa: LOG001 - not in the tree of loggers: nobody hears it
+    logger = logging.Logger("check")  # noqa: LOG001 - not in the tree of loggers: no handler gets it
     logger.addHandler(logging.NullHandler())
     options = {name: value for name, value in options.items() if name != "oauth_cb"}  # it would be waited for
     try:

@@ -32,12 +32,12 @@ from log_partitioner.patience import Patience, close_or_leave
 T = TypeVar("T")
 
 ANSWER_S = 60.0
-SETTLE_S = 80.0  # a transaction that is open for longer is hardly one that will be committed
+SETTLE_S = 80.0  # a transaction that is open for longer will hardly be committed
 """Brokers look every ten seconds for transactions that are open for too long, and abort them."""
 _LOOK_AGAIN_S = 0.1
 _POLL_S = 0.2
 _MESSAGES_AT_ONCE = 5000
-_LOOK_S = 5.0  # of an unknown magic byte the library says nothing but at the batch's first offset
+_LOOK_S = 5.0  # the library reports an unknown magic byte only at the first offset of its batch
 _READABLE = -1
 
 
@@ -142,7 +142,7 @@ class KafkaTopics:
             raise
 
     def source_topic_partitions(self, sources: SourceNames) -> list[TopicPartition]:
-        """List the TopicPartitions of source topics: of all that are named, and of those that match a pattern now.
+        """List the TopicPartitions of all named source topics, and of the topics that match a pattern now.
 
         Raises:
             CouldNotTellError: a named one is not there, or none matches.
@@ -153,7 +153,7 @@ class KafkaTopics:
         return [tp for topic in found for tp in there.get(topic) or self.topic_partitions(topic)]
 
     def source_topics(self, sources: SourceNames) -> list[str]:
-        """List source topics, in the same way; there may be none."""
+        """List source topics in the same way; the list may be empty."""
         return sources.among(self._topics() if sources.has_patterns else ())
 
     def _topics(self) -> dict[str, list[TopicPartition]]:
@@ -213,8 +213,8 @@ class KafkaTopics:
     def read(self, ranges: Mapping[TopicPartition, tuple[int, int]]) -> Iterator[SourceRecord]:
         """Yield the messages of these [first, next) ranges, each TopicPartition in offset order.
 
-        A range is read once a message beyond it has come, or its last offset, or the end of the log from there on. An
-        earlier end may be that of a leader that does not know everything yet.
+        A range is read once its last offset, a message beyond it, or the end of the log has come. An end before the
+        range's end does not count, because a new leader may not know the whole log yet.
         """
         try:
             yield from self._read(ranges)

@@ -43,14 +43,14 @@ def format_of(rules: InputSettings) -> Format:
 
 
 def find_problems(settings: Settings) -> Iterator[str]:
-    """Find what formats lack: a package, a pattern, a schema; and a schema that is none, or that nothing asks for."""
+    """Find a package, pattern or schema that a format lacks, a schema that is invalid, and one that no format uses."""
     asked = False
     for place, reading in settings.each_reading():
         try:
             read_by = format_of(reading.input).read_by
         except FormatError as error:
             yield f"{place}{error}"
-            asked = True  # who knows
+            asked = True  # it may ask a registry
             continue
         asked |= read_by is not None and reading.input.schema_file is None
         yield from (f"{place}{problem}" for problem in _schema_problems(reading, read_by))

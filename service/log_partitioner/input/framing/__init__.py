@@ -1,4 +1,4 @@
-"""Framing: what a registry's serializer puts around a payload; one file each, with a twin in the second opinion."""
+"""Framing: a registry's serializer puts it before a payload; each has a file, and a twin in the second opinion."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from log_partitioner.input.framing.glue import glue
 __all__ = ["FRAMINGS", "PLAIN_PREFIXES", "SCHEMA_HEADER", "Unframe"]
 
 Unframe = Callable[[bytes, Headers, int], tuple[SchemaRef | None, bytes]]
-"""Returns the name of the schema, None if it cannot be read, and the payload, of so many bytes at most, of a value.
+"""Takes a value, its headers and a bound of bytes; returns the schema's name, None if unreadable, and the payload.
 
 It raises nothing but UndecodableError.
 """
@@ -25,4 +25,4 @@ It raises nothing but UndecodableError.
 FRAMINGS: dict[str, Unframe | None] = {"none": None, "confluent": confluent, "apicurio8": apicurio8, "glue": glue}
 
 PLAIN_PREFIXES = {"none": (b"", 0), "confluent": CONFLUENT, "apicurio8": APICURIO8, "glue": GLUE}
-"""How a value begins behind which the payload stands as it is, from which byte on, unless SCHEMA_HEADER says more."""
+"""The beginning of values with an uncompressed payload, and its place, for records without SCHEMA_HEADER."""

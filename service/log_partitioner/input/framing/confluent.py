@@ -31,7 +31,7 @@ def confluent(value: bytes, headers: Headers, _bytes_max: int) -> tuple[SchemaRe
 
 
 def _named_by(content: bytes) -> tuple[SchemaRef | None, bytes]:
-    """Read a GUID or an id, and what is behind it: of Protobuf, the place of the message in its schema."""
+    """Read a GUID or an id; returns the rest, too: with Protobuf it is the place of the message in its schema."""
     if content[:1] == b"\1" and len(content) >= _GUID_BYTES:
         digits = content[1:_GUID_BYTES].hex()
         guid = "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))

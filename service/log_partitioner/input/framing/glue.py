@@ -13,7 +13,7 @@ PLAIN = _PLAIN, _PREFIX_BYTES
 
 
 def glue(value: bytes, _headers: Headers, bytes_max: int) -> tuple[None, bytes]:
-    """Return the payload; its schema is asked of nobody.
+    """Return the payload; the worker asks no registry for its schema.
 
     Raises:
         UndecodableError: there is no such prefix, or the compressed payload is damaged or has more than `bytes_max`.
