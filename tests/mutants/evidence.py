@@ -68,12 +68,12 @@ def look_blind(mutant: Mutant, entry: dict[str, Any], seeds: int, told: Callable
 
 
 def summary(noticed: dict[str, Any], seeds: int, *, kinds: bool) -> str:
-    """Return in how many seeds of how many, and as what."""
+    """Return in how many seeds of how many (2/10), and as what."""
     if not noticed:
-        return f"0 of {seeds}"
+        return f"0/{seeds}"
     if not kinds:
-        return f"**{len(noticed)} of {seeds}**"
+        return f"**{len(noticed)}/{seeds}**"
     found: Counter[str] = Counter()
     for said in noticed.values():
         found.update([said] if isinstance(said, str) else said)
-    return f"**{len(noticed)} of {seeds}**: {', '.join(kind for kind, _ in found.most_common(3))}"
+    return f"**{len(noticed)}/{seeds}**: {', '.join(kind for kind, _ in found.most_common(3))}"
