@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 from collections import Counter
@@ -9,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tools.acceptance import Acceptance
 from tools.chaos.faults import KINDS
 from tools.chaos.matrix import done_cells
 
@@ -235,13 +237,25 @@ def _code(words: str) -> str:
 
 
 def _acceptance(steps: Sequence[Figures]) -> str:
-    """Show what each step saw, without the sentences of the product, which the record has."""
-    rows = []
-    for step in steps:
-        seen = {name: value for name, value in step.items() if name not in {"run", "step", "s", "said"}}
-        counts = seen.pop("counts", {})
-        seen |= {f"job {job}": f"{ended['s']} s" for job, ended in seen.pop("jobs", {}).items()}
-        seen |= {name: counts[name] for name in ("entries_in_files", "entries_in_dead_letters") if name in counts}
-        texts = (f"{name} {value:,}" if isinstance(value, int) else f"{name} {value}" for name, value in seen.items())
-        rows.append((step["run"], step["step"], step["s"], ", ".join(texts).replace("_", " ")))
-    return _table(("run", "step", "s", "seen"), rows)
+    """Show the seconds of each step and what it saw, a column a run; the record has the sentences of the product."""
+    runs = list(dict.fromkeys(step["run"] for step in steps))
+    cells = {(step["step"], step["run"]): _seen(step) for step in steps}
+    rows = [
+        (_about(name), *(cells.get((name, run), "") for run in runs))
+        for name in vars(Acceptance)
+        if any((name, run) in cells for run in runs)
+    ]
+    return _table(("step", *runs), rows)
+
+
+def _about(step: str) -> str:
+    return (inspect.getdoc(getattr(Acceptance, step)) or step).splitlines()[0].removesuffix(".")
+
+
+def _seen(step: Figures) -> str:
+    seen = {name: value for name, value in step.items() if name not in {"run", "step", "s", "said"}}
+    counts = seen.pop("counts", {})
+    seen |= {job: f"{ended['s']} s" for job, ended in seen.pop("jobs", {}).items()}
+    seen |= {name: counts[name] for name in ("entries_in_files", "entries_in_dead_letters") if name in counts}
+    texts = (f"{name} {value:,}" if isinstance(value, int) else f"{name} {value}" for name, value in seen.items())
+    return ": ".join(filter(None, (f"{step['s']} s", ", ".join(texts).replace("_", " "))))
