@@ -8,6 +8,7 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,7 +18,7 @@ from tools.docs.tables import code, table
 _TIME = "2026-03-04T05:06:07Z"
 _TIME_NS = 1_772_600_767_000_000_000
 _ID = b"\0\0\0\0\7"
-_SAMPLE_CHARS = 110
+_SAMPLE_CHARS, _BINARY_CHARS = 110, 24  # of bytes the first, as those of a framing
 
 
 class Form(NamedTuple):
@@ -281,11 +282,9 @@ def _line(form: Form) -> tuple[str, ...]:
 
 
 def _sample(value: bytes) -> str:
-    try:
-        text = value.decode()
-    except UnicodeDecodeError:
-        text = ""
-    if not text.replace("\n", "").isprintable() or not text:
-        text = value.hex(" ", 4)
-    text = text.replace("\n", " ⏎ ")
-    return code(text if len(text) <= _SAMPLE_CHARS else f"{text[:_SAMPLE_CHARS]}…")
+    text, room = "", _SAMPLE_CHARS
+    with suppress(UnicodeDecodeError):
+        text = value.decode().replace("\n", " ⏎ ")
+    if not text or not text.isprintable():
+        text, room = value.hex(" ", 4), _BINARY_CHARS
+    return code(text if len(text) <= room else f"{text[:room]}…")
