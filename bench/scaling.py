@@ -92,7 +92,7 @@ def _measure(lab: Lab, case: str, options: argparse.Namespace) -> list[tuple[Run
 
 
 def _read_us(run: Run) -> float:
-    """Return the CPU microseconds that a reference costs whoever reads them, as the driver of a job does."""
+    """Return the CPU microseconds that a reference costs its reader, such as the driver of a job."""
     begun_s = time.process_time()
     messages = read_topic(run.lab.bootstrap, run.topic("references"))
     count = sum(len(decode_references(message.value or b"")) for message in messages)

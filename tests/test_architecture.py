@@ -63,7 +63,7 @@ def test_import_contracts_hold() -> None:
 
 @every_module
 def test_environment_is_read_by_settings_only(path: Path) -> None:
-    """A setting that nobody declared cannot be read."""
+    """A setting that is not declared cannot be read."""
     if name_of(path) != "config/sources":
         mentioned = {*attributes_of(path), *imports_of(path)}
         assert not mentioned & {"os.environ", "os.getenv", "os.putenv", "os.environb", "os.unsetenv"}
@@ -83,7 +83,7 @@ def test_no_group_of_a_pattern_is_possessive(path: Path) -> None:
 
 @every_module
 def test_logging_is_configured_in_one_place(path: Path) -> None:
-    """Everybody else asks for a logger."""
+    """All other modules ask for a logger."""
     if name_of(path) != "adapters/logs":
         assert not {"structlog.configure", "logging.basicConfig"} & {*attributes_of(path), *imports_of(path)}
 

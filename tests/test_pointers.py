@@ -84,7 +84,7 @@ def test_pointer_leads_to_a_place_of_this_repository() -> None:
 
 
 def test_link_of_a_page_leads_to_a_file_and_a_heading() -> None:
-    """Relative ones; others are somebody else's to keep."""
+    """The test follows relative links; others belong to other people."""
     lost = []
     for page, text in texts():
         for name, anchor in LINK.findall(text) if page.suffix == ".md" else []:

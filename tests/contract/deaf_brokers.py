@@ -75,7 +75,7 @@ def hang_up(link: socket.socket) -> None:
 
 
 def tls(directory: Path) -> Callable[[socket.socket], None]:
-    """Make a server whose certificate nobody has signed."""
+    """Make a server with a self-signed certificate."""
     key, certificate = directory / "key.pem", directory / "certificate.pem"
     command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=127.0.0.1"]
     subprocess.run([*command, "-keyout", key, "-out", certificate], check=True, capture_output=True)

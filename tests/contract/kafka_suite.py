@@ -205,7 +205,7 @@ class ConsumerContract:
         one.consumer.close()
 
     def test_second_member_gets_its_share(self, kafka: Kafka, reading: Reading) -> None:
-        """Nobody owns what another owns."""
+        """No two members own the same TopicPartition."""
         other = Reading(kafka)
         reading.until(lambda: len(reading.listener.owned) == len(other.listener.owned) == 1, other)
         assert not reading.listener.owned & other.listener.owned

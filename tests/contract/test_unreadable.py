@@ -239,7 +239,7 @@ def test_no_error_of_a_fetch_passes_anything_over(cluster: MockCluster, codes: t
 
 
 def test_offset_out_of_range_stops(cluster: MockCluster) -> None:
-    """Nobody knows what lies between it and what the log has."""
+    """The records between it and the log's end are not known."""
     cluster.append(GOOD[1])
     cluster.fail_fetches(KafkaError.OFFSET_OUT_OF_RANGE)
     with reading(cluster) as consumer, pytest.raises(StartPositionError, match="source-0 is out of range"):

@@ -31,7 +31,7 @@ def test_dashboard_asks_for_metrics_that_exist(name: str) -> None:
 
 
 def test_dashboards_committed_are_those_that_the_tool_writes() -> None:
-    """Whoever edits the one and forgets the other learns it here."""
+    """This test tells a developer who edits the one and forgets the other."""
     pytest.importorskip("grafana_foundation_sdk", reason="grafana-foundation-sdk is absent: docs/CONTRIBUTING.md")
     from tools.dashboards import boards  # noqa: PLC0415 - it needs the library
 

@@ -60,7 +60,7 @@ def test_metrics_page_has_every_metric_of_the_exposition() -> None:
 
 
 def test_alerts_use_metrics_that_exist() -> None:
-    """A rule about a metric that nobody exposes would never fire."""
+    """A rule about a metric that the worker does not expose would never fire."""
     used = set(re.findall(r"\b(?:log_partitioner|process)_\w+", RULES.read_text(encoding="utf-8")))
     of_process = set(re.findall(r"^(process_\w+) ", PrometheusMetrics().exposition().decode(), re.MULTILINE))
 
@@ -69,7 +69,7 @@ def test_alerts_use_metrics_that_exist() -> None:
 
 
 def test_alerts_each_have_severity_summary_runbook_and_a_test() -> None:
-    """Whoever is woken reads what to do under a heading of the runbook; promtool sees the alert fire, and not fire."""
+    """A heading of the runbook tells the operator what to do; promtool sees the alert fire, and not fire."""
     runbook, tested = (ROOT / "docs" / "RUNBOOK.md").read_text(), RULES_TEST.read_text()
     for rule in RULES.read_text(encoding="utf-8").split("- alert: ")[1:]:
         name = rule.split()[0]

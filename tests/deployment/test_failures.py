@@ -8,7 +8,7 @@ from tests.failures.catalogue import FAILURES, alerts_by_row
 
 
 def test_failures_are_the_rows_of_the_runbook_whose_alerts_exist() -> None:
-    """Whoever adds a row there makes its failure, too."""
+    """A developer who adds a row there also makes its failure."""
     rules = set(re.findall(r"- alert: LogPartitioner(\w+)", RULES.read_text()))
     rows = alerts_by_row()
     assert sorted(one.row for one in FAILURES.values()) == sorted(rows)

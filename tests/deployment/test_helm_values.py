@@ -60,7 +60,7 @@ def test_chart_two_releases_share_no_name_unless_told(tmp_path: Path) -> None:
 
 
 def test_chart_names_of_objects_may_be_overridden_and_the_group_stays(tmp_path: Path) -> None:
-    """Whoever gives a running release another name for its objects does not move it to another group."""
+    """Another name for the objects of a running release does not move it to another group."""
     plain = manifests_of(tmp_path / "plain")
     named = _given(
         tmp_path / "named",

@@ -97,7 +97,7 @@ def test_worker_image_starts_a_worker_as_the_demo_does() -> None:
 
 
 def test_worker_image_is_healthy_while_livez_says_so(answers: list[int]) -> None:
-    """The health check itself, run: 200 is healthy; 503, or nobody who listens, is not."""
+    """The health check itself, run: 200 is healthy; 503, or a closed port, is not."""
     (command,) = re.findall(r"^HEALTHCHECK .* CMD (\[.*\])$", STAGES["worker"], re.MULTILINE)
     port = answers.pop()
     answers += [503, 200]

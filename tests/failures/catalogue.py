@@ -81,7 +81,7 @@ def _last_lines(bed: Bed, name: str, names: str) -> Help:
 
 @failure("the store is away")
 def store_away(bed: Bed) -> Story:
-    """Nobody listens at its address."""
+    """No process listens at its address."""
     bed.worker()
     yield None
     bed.s3.kill()
@@ -118,7 +118,7 @@ def kafka_away(bed: Bed) -> Story:
 
 @failure("a topic that the worker writes to is gone")
 def topic_gone(bed: Bed) -> Story:
-    """Somebody has deleted the topic of references, before there were any that would be lost."""
+    """An operator has deleted the topic of references, before there were any that would be lost."""
     bed.entry = None
     bed.worker()
     yield None
@@ -220,7 +220,7 @@ def hanging_transaction(bed: Bed) -> Story:
 
 @failure("materialize is stuck")
 def stuck_table(bed: Bed) -> Story:
-    """Somebody has deleted an object before the table had it, and puts it back."""
+    """An operator has deleted an object before the table had it, and puts it back."""
     bed.worker()
     bed.job("materialize", "--continuous")
     bed.job("audit", "--every", "20s", "--last", "1h", "--no-verdicts")

@@ -183,7 +183,7 @@ class FakeBroker:
         producer.open = _Transaction(self.clock.now_s())
 
     def produce(self, transactional_id: str, epoch: int, message: Message) -> None:
-        """Append a message that nobody sees yet."""
+        """Append a message that no reader sees yet."""
         self._require_open(transactional_id, epoch).messages.append(message)
 
     def send_offsets(
@@ -250,7 +250,7 @@ class FakeBroker:
                 producer.epoch += 1
 
     def publish(self, messages: Iterable[Message]) -> None:
-        """Append messages outside any transaction: everybody sees them."""
+        """Append messages outside any transaction: every reader sees them."""
         self.transactions.append(Committed("", list(messages), {}, {}))
 
     def _validate(

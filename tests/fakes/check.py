@@ -131,7 +131,7 @@ class BrokerTopics:
         self._broker = broker
 
     def topic_partitions(self, topic: str, *, may_be_absent: bool = False) -> list[TopicPartition]:
-        """List the TopicPartitions of a topic; nobody has made backfills."""
+        """List the TopicPartitions of a topic; there are no backfills."""
         found = sorted(tp for tp in self._broker.logs if tp.topic == topic)
         return found or ([] if may_be_absent else [TopicPartition(topic, 0)])
 

@@ -88,7 +88,7 @@ class ClassicGroup:
             self.tick()
 
     def tick(self) -> None:
-        """Put out those whose time is over; begin the generation when everybody is there."""
+        """Put out those whose time is over; begin the generation when every member is there."""
         now_s = self._clock.now_s()
         gone = [one for one, member in self.members.items() if now_s - member.seen_at_s > self._session_s]
         since_s = self._preparing_since_s

@@ -115,7 +115,7 @@ def id_of_chain(links: list[list[Any]]) -> str:
 
 
 def output_of(record: SourceRecord) -> str | None:
-    """Return which output a record is, by its value; None of one that nobody has republished."""
+    """Return which output a record is, by its value, or None if it was not republished."""
     try:
         value = json.loads(record.value or b"")
     except ValueError:
@@ -125,5 +125,5 @@ def output_of(record: SourceRecord) -> str | None:
 
 
 def has_chain(record: SourceRecord) -> bool:
-    """Return whether somebody has republished it."""
+    """Return whether it was republished."""
     return any(name == HEADER for name, _ in record.headers)

@@ -105,7 +105,7 @@ class Stage:
         return coordinator(self.kafka, "__transaction_state", self.transactional_id(name))
 
     def stop_network(self) -> None:
-        """Let nothing pass any more: whoever is behind the proxies is as one that is stopped, to the brokers."""
+        """Let nothing pass any more: to the brokers, a worker behind the proxies is a stopped one."""
         for proxy in self.cluster.proxies:
             proxy.hold()
 
@@ -278,12 +278,12 @@ class HasNoGuard(KafkaCommitter):
         *,
         deadline: Deadline,
     ) -> None:
-        """Commit as whoever the metadata says."""
+        """Commit as the member that the metadata names."""
         super().commit(messages, offsets, Membership(1, "passes", membership.raw), deadline=deadline)
 
 
 class CommitsAsNobody(HasNoGuard):
-    """Sends its offsets with generation -1 and an empty member id, whoever it is, as producers did before KIP-447."""
+    """Sends its offsets with generation -1 and an empty member id, as producers did before KIP-447."""
 
     def commit(
         self,
@@ -293,7 +293,7 @@ class CommitsAsNobody(HasNoGuard):
         *,
         deadline: Deadline,
     ) -> None:
-        """Commit as nobody."""
+        """Commit as no member."""
         super().commit(messages, offsets, Membership(-1, "", _as_nobody(membership.raw)), deadline=deadline)
 
 
@@ -306,7 +306,7 @@ def _as_nobody(raw: object) -> bytes:
 
 
 class KeepsItsProducer(KafkaCommitter):
-    """One producer, and so one epoch, for all its transactions, as everybody does whose client has KIP-890."""
+    """Has one producer, and so one epoch, for all its transactions, as is usual with KIP-890."""
 
     def _run(self, messages: Iterable[Message], deadline: Deadline, offsets: Iterable[Any]) -> None:
         self.prepare()

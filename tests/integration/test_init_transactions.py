@@ -35,7 +35,7 @@ def leader(kafka_cluster: KafkaCluster, cluster_helper: KafkaHelper, names: Name
 
 @pytest.fixture
 def stage(kafka_cluster: KafkaCluster, cluster_helper: KafkaHelper, names: Names, leader: int) -> Iterator[Stage]:
-    """Three records that somebody has to announce, once."""
+    """Three records that must be announced once."""
     stage = Stage(kafka_cluster, cluster_helper, names, announcements=names.topic("references"))
     yield stage
     kafka_cluster.resume(leader)

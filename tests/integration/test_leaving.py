@@ -61,7 +61,7 @@ def test_idle_worker_ends_although_no_broker_answers(deployment: Deployment, kaf
 def test_second_signal_ends_a_commit_that_no_broker_answers(
     deployment: Deployment, kafka_cluster: KafkaCluster
 ) -> None:
-    """The flush on the first signal has its budget; on the second nobody waits, and everything is read again."""
+    """The flush on the first signal has its budget; the second ends it at once, and all records are read again."""
     written = deployment.kafka.produce(deployment.source, some_records(60, partitions=6))
     worker = deployment.start("w1", LOGP_FLUSH__INTERVAL_S=NEVER)
     deployment.wait_metric("w1", "records_total", 60)

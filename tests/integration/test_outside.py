@@ -1,4 +1,4 @@
-"""A worker that lacks something outside does not join, is not ready and says why; it goes on once somebody mends it."""
+"""A worker that lacks something outside does not join, is not ready and says why; it goes on once that is mended."""
 
 from __future__ import annotations
 

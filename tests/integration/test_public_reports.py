@@ -28,7 +28,7 @@ AT_ONCE = 64
 def test_no_topic_partition_is_without_owner_while_a_rolling_restart_adds_a_topic(
     kafka: KafkaHelper, names: Names, protocol: str
 ) -> None:
-    """P07: members of different subscriptions, which whoever assigns has to keep apart."""
+    """P07: members of different subscriptions, which the assignor must keep apart."""
     source = kafka.create_topic(names.topic("source"), partitions=2)
     second = kafka.create_topic(names.topic("second"), partitions=3)
     tps = {TopicPartition(topic, number) for topic, last in ((source, 2), (second, 3)) for number in range(last)}

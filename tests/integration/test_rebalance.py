@@ -49,7 +49,7 @@ def test_worker_added_while_a_batch_is_open(deploy: Deploy) -> None:
 
 
 def _is_stable(deployment: Deployment) -> bool:
-    """Whether nobody has to join again; with the consumer protocol w1 gives nothing back before its flush is done."""
+    """Whether no member must join again; with the consumer protocol w1 releases nothing before its flush is done."""
     (asked,) = deployment.kafka.admin.describe_consumer_groups([deployment.group]).values()
     group = asked.result()
     return len(group.members) == 2 and (

@@ -42,7 +42,7 @@ class Registry:
 
     @contextmanager
     def killed(self) -> Iterator[None]:
-        """Nobody listens."""
+        """No process listens."""
         self._stack.close()
         yield
         self._stack.enter_context(serving(self.fake, self._port))

@@ -25,7 +25,7 @@ def test_client_library_talks_at_the_first_start(kafka: KafkaHelper, deploy: Dep
 
 @pytest.mark.parametrize("ahead", [False, True], ids=["records-deleted", "ahead-of-the-end"])
 def test_committed_offset_out_of_range_ends_with_one_line(kafka: KafkaHelper, deploy: Deploy, *, ahead: bool) -> None:
-    """Neither over records that are gone nor back to a beginning: somebody has to decide."""
+    """The worker goes neither over records that are gone nor back to a beginning: an operator must decide."""
     deployment = deploy(partitions=TWO, settings=QUICK)
     written = kafka.produce(deployment.source, some_records(40, partitions=TWO))
     deployment.start("w1")

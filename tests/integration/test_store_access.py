@@ -53,7 +53,7 @@ def some_large_ones() -> Iterator[ToProduce]:
 
 
 def rights_of(call: Call, store: HttpS3, bucket: str) -> Iterator[tuple[str, str]]:
-    """Yield what a request needs of whoever sends it: actions, each on a resource."""
+    """Yield the permissions that a request needs: actions, each on a resource."""
     place = f"arn:aws:s3:::{bucket}/{call.key}"
     if call.method == "PUT":
         yield "s3:PutObject", place

@@ -40,7 +40,7 @@ REFUSED_THERE = "CommitAbortedError: UNKNOWN_MEMBER_ID"
 
 @pytest.fixture
 def stage(kafka_cluster: KafkaCluster, cluster_helper: KafkaHelper, names: Names) -> Iterator[Stage]:
-    """Three records that somebody has to announce, once; two TopicPartitions, of which one moves if another joins."""
+    """Three records that must be announced once; two TopicPartitions, one of which moves if another worker joins."""
     stage = Stage(kafka_cluster, cluster_helper, names, partitions=2)
     yield stage
     stage.close()

@@ -26,7 +26,7 @@ TRANSACTION_S = 10.0  # the least that goes with the producers' socket.timeout.m
 
 @pytest.fixture
 def stage(kafka_cluster: KafkaCluster, cluster_helper: KafkaHelper, names: Names) -> Iterator[Stage]:
-    """Three records that somebody has to announce, once."""
+    """Three records that must be announced once."""
     stage = Stage(kafka_cluster, cluster_helper, names)
     yield stage
     stage.close()
@@ -147,7 +147,7 @@ def test_zombie_after_send_offsets_that_comes_too_late_is_aborted(stage: Stage) 
 
 
 def test_zombie_with_a_shared_id_after_send_offsets_is_aborted_by_its_successor(stage: Stage) -> None:
-    """(1) A has sent its offsets, and stops; (2) B begins with A's id: nobody waits for a time-out; (3) A is fenced."""
+    """(1) A has sent its offsets, and stops; (2) B begins with A's id and waits for no time-out; (3) A is fenced."""
     zombie = stage.hand("a")
     begun = _stop_at(stage, zombie, API_END_TXN)
     _take_over(stage.hand("b", beside=True, transactional_id="a"))

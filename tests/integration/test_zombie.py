@@ -80,7 +80,7 @@ def _require_orphans(deployment: Deployment, batch_id: str) -> None:
 
 
 def test_two_workers_with_one_transactional_id(kafka: KafkaHelper, tmp_path: Path, deploy: Deploy) -> None:
-    """They fence each other: nothing is doubled, and whoever is fenced too often ends and says so."""
+    """They fence each other: nothing is doubled, and a worker that is fenced too often ends and says so."""
     deployment = deploy(settings=SETTINGS)
     with Flow(deployment) as flow:
         for name in ("a", "b"):

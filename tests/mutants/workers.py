@@ -47,7 +47,7 @@ class NeverRewinds(Controller):
 
 
 class RewindsNothingKept(Controller):
-    """After a failure on revoke, rewinds what is given back only - which nobody may seek - and not what is kept."""
+    """After a failure on revoke, rewinds released TopicPartitions, which no worker may seek, and not retained ones."""
 
     @contextmanager
     def _in_callback(self) -> Iterator[None]:
@@ -226,7 +226,7 @@ class RepeatsUnknownCommits(Flusher):
 
 
 class RepeatsAsAnotherMember(Flusher):
-    """Repeats a commit that met a new generation as whoever it is by now."""
+    """Repeats a commit that met a new generation, with its current membership."""
 
     def _commit(self, *how: Any) -> Membership:
         messages, offsets, membership, _, deadline = how

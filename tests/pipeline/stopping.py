@@ -1,4 +1,4 @@
-"""Makes a driver stop itself, Spark's JVM too, at a point that whoever started it reads off its output."""
+"""Makes a driver stop itself, Spark's JVM too, at a point that its output names."""
 
 import functools
 import os

@@ -66,7 +66,7 @@ def audit(lake: Lake, *, table: bool = True, here: int = 1_000_000) -> Result:
 
 
 def require_clean(lake: Lake, *, entries: int) -> None:
-    """Require that audits are clean, wherever they judge, and note how many entries nobody has."""
+    """Require that audits are clean, wherever they judge, and note how many entries are lost."""
     told = f"{entries} entries are of objects whose loss is acknowledged: nobody has them"
     for result in audit(lake), audit(lake, here=0), audit(lake, table=False):
         assert (result.verdict, result.findings, result.could_not_tell) == (Verdict.CLEAN, [], [])

@@ -45,7 +45,7 @@ def files(tmp_path: Path) -> list[ArchivedFile]:
 def test_what_cannot_be_had_makes_nothing_missing(
     spark: SparkSession, files: list[ArchivedFile], tmp_path: Path
 ) -> None:
-    """An entry that is in no file is missing, unless one of the files is gone: then nobody can tell."""
+    """An entry that is in no file is missing, unless one of the files is gone: then the audit cannot tell."""
     settings = settings_of(WORKER)
     entry = {"topic": "logs", "partition": 0, "offset": 7, "index": 0, "deliverable": True, "id": "lost"}
     source = spark.createDataFrame([tuple(entry.get(name) for name in IDENTIFIED.names)], IDENTIFIED)
@@ -127,7 +127,7 @@ def test_records_are_of_a_window_by_timestamp_and_without_one_by_offset(spark: S
 
 
 def test_the_result_has_all_counts_and_the_first_examples(spark: SparkSession) -> None:
-    """By kind and by hour; a finding of a file is of no hour; an hour without findings is clean, or nobody can tell."""
+    """By kind and by hour; a file's finding has no hour; an hour without findings is clean or could not be told."""
     rows = [
         ("missing", "logs", 0, 9, 0, "2026-03-04", 5, "later"),
         ("missing", "logs", 0, 8, 0, "2026-03-04", 6, "first"),

@@ -77,7 +77,7 @@ def deployment(
 
 
 def _commit_without_a_marker(cluster: KafkaCluster, deployment: Deployment, stage: Stage) -> None:
-    """Let the worker commit a batch while nobody leads its references."""
+    """Let the worker commit a batch while no broker leads its references."""
     kafka = deployment.kafka
     of_worker = cluster.proxies[coordinator(kafka, "__transaction_state", stage.transactional_id)]
     end = of_worker.hold_at(API_END_TXN)

@@ -86,7 +86,7 @@ def test_rebuilt_table_is_no_longer_the_one_that_was_counted(lake: Lake) -> None
 
 @pytest.mark.parametrize("point", [BEFORE_COMMIT, BETWEEN_RENAMES])
 def test_killed_rebuild_is_continued(point: str, lake: Lake) -> None:
-    """From where it was; a table whose name is free for a moment is made by nobody."""
+    """The next run goes on with it; materialize does not create the table while its name is free for a moment."""
     driver = start_stopping(lake, point)
     os.killpg(driver.pid, signal.SIGKILL)
     driver.wait(grace_s=10)

@@ -23,7 +23,7 @@ REPLAYS, LOST = [2, 3, 5, 6], 5
 def test_replays_are_judged_and_not_made_anew(
     kafka: KafkaHelper, s3: S3Helper, names: Names, tmp_path: Path, lake_of: Callable[..., Lake]
 ) -> None:
-    """Both audits name the output that a republisher out of order has lost; nobody lacks the others."""
+    """Both audits name the output that a republisher out of order has lost; they miss no other."""
     with Deployment(kafka=kafka, s3=s3, names=names, root=tmp_path, partitions=1) as deployment:
         records = [
             ToProduce(

@@ -1,4 +1,4 @@
-"""Retirement of raw objects: only what an audit has found in the table, recorded first; nobody takes them for lost."""
+"""Retirement of raw objects: only those that an audit found in the table, recorded first; no audit misses them."""
 
 import json
 import os
@@ -239,7 +239,7 @@ def test_what_a_killed_run_has_recorded_is_compared_again(world: World) -> None:
 
 @pytest.mark.timeout(600)
 def test_objects_of_an_erased_user_retire(world: World) -> None:
-    """Their rows are in no table any more, which is no difference; a row that somebody else deletes still is one."""
+    """Their rows are in no table any more, which is no difference; a row that another engine deletes still is one."""
     deployment, lake, _ = world
     before = objects_of(deployment)
     job = Erase(lake.spark, lake.settings, "user-1")
@@ -325,7 +325,7 @@ def test_backfill_beside_retirement_publishes_nothing_twice(
 
 
 def require_unread_without_table(deployment: Deployment, root: Path, spark: SparkSession) -> None:
-    """Nobody can tell of entries of retired objects whether they are there if there is no table to ask."""
+    """Without the table an audit cannot tell whether the entries of retired objects are there."""
     other = lake_on(deployment, root, spark, PIPELINE_TABLE__NAME="logs.other")
     with pytest.raises(
         TableError, match=r"objects are retired, and lake\.logs\.other, which has their entries, is not"

@@ -172,7 +172,7 @@ def longest(deployment: ByHand, hour: int) -> timedelta:
 
 
 def ask_spark(lake: Lake, statements: dict[str, str]) -> dict[str, Rows]:
-    """Ask a session that nobody has set up but for its catalogue."""
+    """Ask a session that is only set up with its catalogue."""
     spark = lake.spark.newSession()
     for key, value in catalog_options(lake.settings).items():
         spark.conf.set(key, value)

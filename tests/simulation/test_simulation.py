@@ -63,7 +63,7 @@ def test_same_seed_does_the_same_again(style: Style, run_seed: Run) -> None:
 
 @pytest.mark.parametrize("style", list(Style))
 def test_no_fault_no_discard(style: Style, run_seed: Run) -> None:
-    """Without faults nothing is ever discarded, refused by the broker, and nobody ends."""
+    """Without faults no batch is discarded, no commit is refused by the broker, and no worker ends."""
     world = run_seed(1, style=style, swarm=Swarm().healed())
     assert world.broker.aborted == 0
     assert world.happened["ended itself"] == 0

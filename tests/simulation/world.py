@@ -175,7 +175,7 @@ class World:
     # The run.
 
     def run(self, steps: int) -> None:
-        """Work under faults, heal, drain, stop everybody, check everything."""
+        """Work under faults, heal, drain, stop all workers, check everything."""
         for _ in range(self.random.randint(1, 3)):
             self._add()
         for _ in range(steps):

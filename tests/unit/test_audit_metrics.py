@@ -1,4 +1,4 @@
-"""Metrics of the audit in a file: true whenever somebody reads it, whoever wrote it before."""
+"""Metrics of the audit in a file: true at any time, whatever was written before."""
 
 import argparse
 from pathlib import Path
@@ -90,7 +90,7 @@ def test_a_new_process_knows_when_an_audit_was_last_clean(file: Path) -> None:
 
 @pytest.mark.parametrize("text", ["", "no metrics\n", "log_partitioner_audit_last_success_timestamp_seconds x\n", "\0"])
 def test_a_file_that_tells_nothing(file: Path, text: str) -> None:
-    """Then nobody knows of a clean audit; it is no reason not to audit."""
+    """The last clean audit is not known then; the audit runs all the same."""
     assert last_success_in(file) is None
     file.parent.mkdir()
     file.write_text(text, encoding="utf-8")

@@ -332,7 +332,7 @@ def _settings_of(kind: type[SourcedSettings]) -> Iterator[tuple[str, str]]:
 
 @pytest.mark.parametrize("kind", [Settings, PipelineSettings])
 def test_every_time_size_and_list_is_taken_as_a_text(kind: type[SourcedSettings]) -> None:
-    """Whoever adds a setting takes the types of `log_partitioner.config.section`."""
+    """Every setting has a type of `log_partitioner.config.section`."""
     settings = [setting for group in groups(kind) for setting in group.settings]
     for setting in settings:
         *section, name = setting.path
@@ -385,7 +385,7 @@ def test_variables_of_tests_are_nobodys_business(environment: pytest.MonkeyPatch
 
 
 def test_zones_are_known_on_a_machine_that_has_none(environment: pytest.MonkeyPatch) -> None:
-    """As slim images: the package tzdata brings them; a name that nobody knows is refused in a sentence."""
+    """As slim images: the package tzdata brings them; an unknown name is refused in a sentence."""
     ZoneInfo.clear_cache()
     environment.setattr("zoneinfo._tzpath.TZPATH", ())
     assert problems(partition={"zone": "Europe/Berlin"}) == []

@@ -302,7 +302,7 @@ def test_show_says_in_words_what_is_committed_and_flushed() -> None:
 
 
 def broken(*ranges: range) -> Rig:
-    """Give a group that has stopped before offsets of P0 that nobody can read, of ten in each TopicPartition."""
+    """Give a group that has stopped before unreadable offsets of P0, of ten in each TopicPartition."""
     rig, worker = owning()
     for tp in (P0, P1):
         rig.fill(tp, 10)

@@ -80,7 +80,7 @@ def test_newest_records_that_would_be_dead_are_told_with_reasons(sample: Any) ->
 def test_topic_that_came_to_match_a_pattern_holds_up_no_rollout_if_others_fit(
     source_topics: tuple[str, ...], bad: set[str], expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody has set it; one that is named always does."""
+    """No setting names it; a named one always does."""
 
     def newest(_topics: object, topic: str, count: int) -> Iterator[SourceRecord]:
         value = json.dumps({} if topic in bad else GOOD).encode()

@@ -96,7 +96,7 @@ def test_it_goes_on_after_what_cannot_be_told(periodic: Callable[..., Runs], tmp
 def test_it_goes_on_after_a_result_that_cannot_be_written(
     periodic: Callable[..., Runs], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The history's place is taken by a file, until somebody mends that: no success meanwhile, and it is said."""
+    """A file takes the history's place until an operator mends that: no success meanwhile, and a line says so."""
     (tmp_path / "history").touch()
     said = []
 

@@ -132,7 +132,7 @@ def test_number_that_no_double_holds_keeps_its_digits() -> None:
 
 
 def test_value_that_contradicts_its_schema_is_refused() -> None:
-    """Nobody guesses."""
+    """The reader guesses nothing."""
     with pytest.raises(DamagedError, match="contradicts its schema"):
         _ = entry_of({"n": JSON}, n="{").values
 
@@ -194,7 +194,7 @@ def test_reader_goes_on_after_the_offsets_that_it_has_kept() -> None:
 
 
 def test_reader_whose_place_retention_has_taken_away_is_told() -> None:
-    """It would go on behind a gap otherwise, and nobody would know."""
+    """Otherwise it would silently go on behind a gap."""
     rig, _ = flushed()
 
     class Shortened(Topics):
@@ -207,7 +207,7 @@ def test_reader_whose_place_retention_has_taken_away_is_told() -> None:
 
 @pytest.mark.parametrize("value", [b"{}", None])
 def test_message_that_is_none_of_references_ends_the_reading(value: bytes | None) -> None:
-    """Its entries would be missing otherwise, and nobody would know."""
+    """Otherwise its entries would be missing silently."""
     rig, references = flushed()
     rig.broker.transactions[0].messages.append(Message(REFERENCES, None, value, []))
 

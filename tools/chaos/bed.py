@@ -64,7 +64,7 @@ class Ground:
         return f"{self.name}-logs"
 
     def remove(self) -> None:
-        """Remove logs and objects of a run that nobody has to look at."""
+        """Remove logs and objects of a run that needs no inspection."""
         shutil.rmtree(self.environment.directory, ignore_errors=True)
         shutil.rmtree(self.environment.objects, ignore_errors=True)
 

@@ -98,7 +98,7 @@ class Run:
         self._watch = CommitWatch(lag, lambda: self._source.produced.next_offsets)
 
     def play(self, faults: Iterable[Fault], *, on_turn: Callable[[], None] = lambda: None) -> Happened:
-        """Play it to its end: on return all records are committed, or it says that they are not, and nobody works.
+        """Play it to its end: on return all records are committed, or it says that they are not, and no worker works.
 
         Raises:
             StackError: the store died, or the workers do not work at all.

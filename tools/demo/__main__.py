@@ -26,7 +26,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class _SignalledError(BaseException):
-    """A signal asks us to end; not an Exception, so that nobody on the way takes it for an error."""
+    """A signal asks us to end; not an Exception, so that no code on the way takes it for an error."""
 
     def __init__(self, number: int) -> None:
         self.number = number

@@ -1,4 +1,4 @@
-"""Source records as real products write them: pure, seeded, with every trait that has hurt somebody.
+"""Source records as real products write them: pure, seeded, with every trait that has hurt a product.
 
 generate
 ├── settings   amounts and rates

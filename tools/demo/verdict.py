@@ -51,7 +51,7 @@ class Verdict:
 
     @property
     def is_disposable(self) -> bool:
-        """Whether nobody needs the data of this run to find out what went wrong."""
+        """Whether the data of this run are not needed to find out what went wrong."""
         return self.code in (ExitCode.CLEAN, ExitCode.DEAD_LETTERS, ExitCode.NO_TIMES)
 
 

@@ -42,7 +42,7 @@ def ensure_class_archive(archive: Path, first_run: Callable[[Path], None]) -> No
     """Make the archive if there is none, by a first run, which gets the file for `options_to_dump`.
 
     The archive appears by one rename and replaces those of other class paths. A Java that ends well and makes none
-    leaves an empty file, so that nobody tries again. Failures are reported on standard error.
+    leaves an empty file, so that no run tries again. Failures are reported on standard error.
     """
     if archive.exists():
         return

@@ -126,7 +126,7 @@ class KafkaCluster:
         self._stop_proxies()
 
     def kill_all(self) -> None:
-        """End all brokers by SIGKILL: the quick way if nobody needs the data any more."""
+        """End all brokers by SIGKILL: the quick way if the data are not needed any more."""
         for server in self._servers.values():
             server.kill()
         self._stop_proxies()

@@ -1,7 +1,7 @@
 """One server process: its log, its readiness, its signals; always by pid, never by name.
 
 `ServerProcess` is a child of ours. `ProcessRecord` is a process started by an earlier run, known by pid and
-start time, so that a pid that the system gave to somebody else since is never signalled.
+start time, so that a pid that the system has given to another process is never signalled.
 """
 
 import os

@@ -190,7 +190,7 @@ def test_commit_that_is_retriable_is_called_again(bench: Bench) -> None:
 
 
 def test_commit_that_stays_retriable_past_the_deadline_is_unknown(bench: Bench) -> None:
-    """Nobody knows what became of it; it is not aborted, since it may be committed."""
+    """Its outcome is unknown; it is not aborted, since it may be committed."""
     bench.fail("commit", *[kafka_error(KafkaError._TIMED_OUT, retriable=True)] * 3)
     commit = bench.producers.commit_transaction
 
@@ -475,7 +475,7 @@ def test_close_lets_the_producer_go(bench: Bench) -> None:
 
 @pytest.mark.parametrize("call", ["flush", "offsets", "commit"])
 def test_flush_that_is_abandoned_waits_for_no_answer(bench: Bench, call: str) -> None:
-    """Within a second, not asking for an abort either; before the commit nothing is visible, after it nobody knows."""
+    """It ends within a second, without an abort; before the commit nothing is visible, after it the outcome is open."""
     answer = threading.Event()
     method = {"flush": "flush", "offsets": "send_offsets_to_transaction", "commit": "commit_transaction"}[call]
     setattr(bench.producers, method, lambda *_arguments: not answer.wait(0.05 if call == "flush" else 30.0))

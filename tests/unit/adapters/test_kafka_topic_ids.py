@@ -104,7 +104,7 @@ def test_untold_ids_are_logged_once_and_asked_for_again_after_a_minute(
 
 
 def test_topic_that_is_not_there_is_asked_for_each_time(consumer: KafkaConsumer, admin: type[ScriptedAdmin]) -> None:
-    """It may be on its way to be made anew, and nobody is to read on for a minute then."""
+    """An operator may be making it anew, and a kept answer would let a worker read on for a minute."""
     admin.answers = {"a": kafka_error(KafkaError.UNKNOWN_TOPIC_OR_PART)}
     deadline = Deadline.after(20.0, FakeClock().now_s)
     with capture_logs() as logs:

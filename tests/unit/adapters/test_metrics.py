@@ -122,6 +122,6 @@ def leaves(kind: type) -> set[type]:
 
 @pytest.mark.parametrize("name", sorted(METRICS))
 def test_declared_metric_is_used(name: str) -> None:
-    """A metric that nobody sets is a promise that nobody keeps."""
+    """A declared metric that the worker never sets is a broken promise."""
     sources = [path for path in RUNTIME.parent.rglob("*.py") if path.name != "metrics.py"]
     assert any(f'"{name}"' in path.read_text() for path in sources)

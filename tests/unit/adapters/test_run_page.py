@@ -124,7 +124,7 @@ def test_page_is_well_formed_and_its_tables_have_captions_and_headers() -> None:
     ("used", "expected"), [(0.69, "69%"), (0.7, "70%, near the limit"), (0.95, "95%, at the limit")]
 )
 def test_limit_that_is_near_is_told_in_words(used: float, expected: str) -> None:
-    """By colour alone nobody would hear it."""
+    """A screen reader does not read colours."""
     metrics = PrometheusMetrics()
     metrics.set("spool_bytes", used * settings_of().spool.bytes_max)
     (row,) = (one for one in text_of(page(metrics, settings_of())) if one.startswith("Bytes on disk"))

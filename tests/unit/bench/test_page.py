@@ -9,5 +9,5 @@ _DOCS = Path(__file__).parents[3] / "docs"
 
 
 def test_kept_page_is_made_of_the_kept_figures() -> None:
-    """Nobody has edited it by hand."""
+    """It was not edited by hand."""
     assert (_DOCS / "PERFORMANCE.md").read_text() == render(read_book(_DOCS / "performance" / "figures.json"))

@@ -101,7 +101,7 @@ def test_number_that_is_rounded_again_is_not_counted_again() -> None:
     ],
 )
 def test_split_of_hostile_text_takes_linear_time(text: bytes) -> None:
-    """A megabyte of quotes that never close, of backslashes or of brackets holds nobody up (DESIGN 4.5)."""
+    """A megabyte of quotes that never close, of backslashes or of brackets holds up no worker (DESIGN 4.5)."""
     try:
         parts = split_array(text, elements_max=4)
     except UndecodableError:

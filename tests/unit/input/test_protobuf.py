@@ -289,7 +289,7 @@ def test_compiler_that_cannot_run_blames_no_schema(ends: str, monkeypatch: pytes
     ],
 )  # fmt: skip
 def test_schemas_that_few_write_are_read_alike(source: str, payload: bytes, entry: dict[str, Any]) -> None:
-    """Texts that nobody checks, types of the names of Google's, and fields of our own names."""
+    """Unchecked texts, types with Google's names, and fields with our own names."""
     decoded = RecordDecoder(FRAMED, lambda _ref: Schema(source)).decode(ALL + payload)
     assert_decoded_alike(decoded, ALL + payload, FRAMED, (), lambda _ref: Schema(source))
     assert [entry for _, entry, *_ in decoded.entries] == [entry]

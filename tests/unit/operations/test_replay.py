@@ -39,7 +39,7 @@ class KilledError(BaseException):
 
 
 class World:
-    """A broker with dead letters, and whoever replays them."""
+    """A broker with dead letters, and a replay of them."""
 
     def __init__(self, *letters: DeadLetter, **further: Any) -> None:
         self.clock = FakeClock()
@@ -298,7 +298,7 @@ def test_replayed_records_of_a_chain_have_a_way_on_which_none_is_a_replay(monkey
 
 
 def test_replayed_part_of_a_record_goes_without_its_chain() -> None:
-    """Else its first entry would have the root and the index of another, and whoever counts by roots would miss one."""
+    """Else its first entry would have another's root and index, and a reader that counts by roots would miss one."""
     delivered = b'{"user": "ann"}'
     headers = (("trace", b"1"), *chain((18, 0)))
     world = World(dead(41, b'[%b, {"user": "ann", "n": 1}]' % delivered, indexes=(1,), of=2, headers=headers))

@@ -64,5 +64,5 @@ def test_dates_of_the_zone() -> None:
     ("written_at_ms", "seconds"), [(0, 0.0), (100_000, 0.0), (150_000, 10.0), (200_000, 60.0), (900_000, 60.0)]
 )
 def test_states_are_written_once_per_interval(written_at_ms: int, seconds: float) -> None:
-    """A writer whose clock was ahead delays nobody for longer than an interval."""
+    """A writer whose clock was ahead delays no job for longer than an interval."""
     assert seconds_until_due(written_at_ms, now_ms=200_000, interval_s=60.0) == seconds

@@ -75,7 +75,7 @@ def test_error_line_and_log_show_no_user_and_still_lead_to_the_object(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """As JSON and on a terminal; a text that nobody here wrote is not shown, the frames that it came from are."""
+    """As JSON and on a terminal; a library's text is not shown, the frames that it came from are."""
     monkeypatch.setattr(sys.stderr, "isatty", lambda: is_terminal)
     code, err = _told(error, monkeypatch, capsys)
     assert code == 2
@@ -88,7 +88,7 @@ def test_error_line_and_log_show_no_user_and_still_lead_to_the_object(
 def test_what_java_raises_is_told_by_its_classes(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A row may stand in the text; without any word of it nobody could tell a full heap from a lost executor."""
+    """The text may hold a row; without any word of it an operator could not tell a full heap from a lost executor."""
     code, err = _told(_java_error(), monkeypatch, capsys)
     assert code == 2
     assert "RuntimeError, org.apache.spark.SparkException, ExecutorLostFailure, java.lang.OutOfMemoryError" in err

@@ -22,7 +22,7 @@ MARK = SourceRecord(TopicPartition("dead-letters", 0), 9, 1, b"group", encode_re
 
 
 def test_replay_mark_is_no_row_of_the_table_of_dead_letters() -> None:
-    """A row of its place alone would be a message that nobody knows."""
+    """A row of its place alone would be an unknown message."""
     assert list(DEAD_LETTERS.rows_of(MARK)) == []
 
 

@@ -29,7 +29,7 @@ def test_object_with_one_reference() -> None:
 
 
 def test_hour_without_a_verdict() -> None:
-    """An hour that nobody has audited with the table."""
+    """An hour without an audit that includes the table."""
     assert judged(place(0, 0, ("2026-03-04", 7))) is Refusal.NOT_PASSED
     assert judged(place(0, 4, NEXT_HOUR)) is None
 
@@ -43,7 +43,7 @@ def test_a_pack_goes_with_the_last_of_its_hours() -> None:
 
 
 def test_object_of_which_a_reference_is_gone() -> None:
-    """Bytes that no known reference names are somebody's whose hour and offsets nobody knows."""
+    """Bytes that no known reference names have an unknown hour and unknown offsets."""
     assert judged(place(0, 1), is_whole=False) is Refusal.PARTLY_KNOWN
 
 

@@ -64,7 +64,7 @@ def test_compact_says_what_it_would_do_and_why_it_would_leave_the_rest(settings:
 
 
 def test_rebuild_says_how_the_old_table_goes(settings: JobSettings) -> None:
-    """It is kept until somebody drops it."""
+    """It is kept until an operator drops it."""
     assert sentences.rebuilt(settings, "logs.entries_old_20260304_050607") == (
         "logs.entries, catalogue sqlite .local/catalog.db, is made anew; the old table is "
         "logs.entries_old_20260304_050607, until DROP TABLE logs.entries_old_20260304_050607 PURGE takes it with its "

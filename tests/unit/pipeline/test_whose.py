@@ -1,4 +1,4 @@
-"""Whose references a table takes, as they come: one group's, those of what it has adopted, and of nobody else."""
+"""A table takes the references of one group and of the groups that it has adopted, and no others."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ def test_group_that_becomes_part_of_the_history_after_its_references_were_left_o
 
 
 def test_stranger_to_a_table_is_told_nothing_of_what_it_lacks() -> None:
-    """The table of another group is refused as such, by whoever opens it."""
+    """The job that opens it refuses another group's table as such."""
     flushes = Flushes()
     flushes.flushed("a", "b")
     assert flushes.history(of_table="a", left_out={"b"}, group_id="b").lineage.groups == ("b",)

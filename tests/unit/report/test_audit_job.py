@@ -76,7 +76,7 @@ def test_an_audit_that_fails_could_not_tell(runs: Runs, monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("status", [200, 403])
 def test_a_result_is_kept_in_the_store(runs: Runs, monkeypatch: pytest.MonkeyPatch, status: int) -> None:
-    """One that the store refuses is an error: whoever reads it there would take the one before it for the newest."""
+    """One that the store refuses is an error: a reader would take the one before it for the newest."""
     kept: dict[str, bytes] = {}
 
     class Store(BaseHTTPRequestHandler):

@@ -67,7 +67,7 @@ def settings(tmp_path: Path) -> Settings:
 
 
 def test_rules_are_those_of_the_settings(settings: Settings) -> None:
-    """A rule that no setting reaches would have its default for ever, and nobody would see it."""
+    """A rule that no setting reaches would silently keep its default."""
     with ExitStack() as cleanup:
         worker = Process(settings, "b00t", StopFlag(), cleanup).worker
     bounds = FlushBounds(8, 9_000, 90, FIXED_SHARE * 30_000, SPOOL_SHARE * 1_000_000, ESTIMATE_SHARE * (20 - 6))
@@ -160,7 +160,7 @@ def test_worker_whom_nobody_answers_ends_too(watched: Watched) -> None:
 
 
 def test_worker_that_was_stopped_for_long_has_its_time_anew(watched: Watched) -> None:
-    """Nobody asked for its membership meanwhile; the time begins at the first look afterwards."""
+    """The worker did not ask for its membership meanwhile; the time begins at the first look afterwards."""
     watched.beat(1)
     watched.clock.advance(5000.0)
     watched.beat(600)
@@ -271,7 +271,7 @@ def test_group_is_left_although_the_batch_cannot_be_discarded(
 def test_worker_that_is_asked_to_leave_while_it_waits_has_not_failed(
     process: Process, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It forgets what is open and leaves; nobody says that it failed."""
+    """It forgets the open batch and leaves; no line says that it failed."""
     left: list[str] = []
     monkeypatch.setattr(process.worker.loop, "run", raising(LeavingError("asked to leave")))
     monkeypatch.setattr(process._consumer, "close", lambda: left.append("group"))

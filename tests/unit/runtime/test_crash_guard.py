@@ -199,7 +199,7 @@ def test_record_that_ends_only_what_takes_many_at_once_is_delivered() -> None:
 
 
 def test_record_put_away_of_another_topic_partition_slows_nobody_and_is_forgotten_once_it_has_moved_away() -> None:
-    """Whoever has that TopicPartition now has its own journal; at that offset there may be another record later."""
+    """The TopicPartition's owner has its own journal; that offset may hold another record later."""
     rig, journal = filled(), FakeJournal()
     for _ in range(ENDS):
         assert run_until_it_ends(rig, deadly_worker(rig, journal))

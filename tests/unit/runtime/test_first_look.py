@@ -191,7 +191,7 @@ def test_first_batch_that_is_dead_is_not_committed_also_after_a_restart() -> Non
 
 
 def test_topic_that_came_to_match_a_pattern_does_not_end_a_group_that_has_flushed_others() -> None:
-    """Nobody has set it, and whoever made it would stop the workers of all other topics. One that is named does."""
+    """No setting names it, and its producer could stop the workers of all other topics. A named topic stops them."""
     for source_topics in (("^sou.*",), ("^sou.*", "source")):
         rig, worker = owning(rules=rules_of().with_settings(kafka={"source_topics": source_topics}))
         worker.positions.flushed_topics.add("other")

@@ -332,7 +332,7 @@ def test_schema_is_uploaded_once_and_its_text_matches_its_name() -> None:
 
 
 def test_schema_that_somebody_has_deleted_is_written_again_within_the_hour() -> None:
-    """A lifecycle rule, say; a reference would name what nobody finds for as long as the process lives."""
+    """A lifecycle rule may delete it; else references would name a missing object for as long as the process lives."""
     rig, _ = holding()
     rig.drain()
     (key,) = (key for key in rig.bucket.objects if key.endswith(".avsc"))

@@ -96,7 +96,7 @@ def test_group_goes_on_where_the_adopted_one_stopped() -> None:
 
 
 def test_group_that_was_adopted_refuses_to_go_on() -> None:
-    """Somebody has started the old release again: the new one may have flushed nothing yet."""
+    """An operator has started the old release again: the new one may have flushed nothing yet."""
     rig, _ = flushed()
     adopt(rig, "new-group", GROUP)
     error = last_words(rig, rig.worker("b", start=False))

@@ -54,7 +54,7 @@ def test_lag_of_what_is_given_up_is_gone() -> None:
 
 
 def test_lag_behind_a_transaction_counts_from_the_last_record_taken() -> None:
-    """Nobody has seen the records that wait there: they came later than that one."""
+    """The worker has not seen the records that wait there: they came later than that one."""
     rig, worker = owning()
     rig.fill(P0, 1)
     written_s = rig.clock.now_s()

@@ -1,4 +1,4 @@
-"""A transaction of the source that nobody ends is told by metric and log, from the worker's loop on."""
+"""A transaction of the source that stays open is told by metric and log, from the worker's loop on."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def test_first_start_at_the_beginning_is_the_first_offset_there_is() -> None:
 
 
 def test_first_start_at_a_time_is_the_first_record_of_that_time_or_the_end() -> None:
-    """Whoever asks, and whenever: nobody has to remember it."""
+    """The answer is the same for every worker at any time, so no worker has to remember it."""
     rig = Rig(tps=(P0, P1))
     for age_ms in (-2, -1, 0, 1):
         rig.broker.logs[P0].append(b"{}", timestamp_ms=AT_MS + age_ms)
@@ -230,7 +230,7 @@ def test_topic_made_anew_while_a_worker_runs_stops_it(style: str) -> None:
 
 
 def test_topic_of_a_pattern_that_is_made_anew_ends_only_those_who_may_have_read_the_old_one() -> None:
-    """Each worker knows the ids of all that match, and they come and go; whoever gets one compares."""
+    """Each worker knows the ids of all topics that match, and they come and go; a topic's new owner compares its id."""
     rig = Rig()
     topics, deadline = SourceTopics(), Deadline.after(80.0, rig.clock.now_s)
     by_pattern = settings_of().kafka.model_copy(update={"source_topics": ("^sou.*",)})
@@ -490,7 +490,7 @@ def test_flush_records_have_a_minute_of_what_is_left(seconds: float, budget_s: f
 
 
 def test_history_that_cannot_be_read_is_refused_unless_it_is_accepted() -> None:
-    """No permission, or too long ago to be read in time: nobody knows whether it would be published twice."""
+    """No permission, or too long ago to be read in time: records might be published twice."""
     rig = Rig()
     rig.fill(P0, 3)
     for accepted in (False, True):

@@ -87,7 +87,7 @@ def test_key_taken_by_another_object_gives_another_key_unless_it_is_shared(bench
 
 @pytest.mark.parametrize(("may_read", "keys"), [(True, ["key"]), (False, ["key", "key-1"])])
 def test_lost_answer_is_found_again_where_we_may_look(bench: Bench, *, may_read: bool, keys: list[str]) -> None:
-    """The object that has our key, length and checksum is ours; one that we may not look at is somebody else's."""
+    """The object that has our key, length and checksum is ours; one that we may not look at counts as foreign."""
     bench.store.may_read = may_read
     bench.store.script.append(PutFault.ANSWER_LOST)
     assert bench.put(thing()) == keys[-1:]

@@ -1,4 +1,4 @@
-"""Two audits' results side by side: what both name, what only one, and when nobody can tell."""
+"""Two audits' results side by side: findings of both, of one alone, and those that it cannot tell."""
 
 from collections import Counter
 from pathlib import Path

@@ -61,7 +61,7 @@ def test_what_a_csv_writer_writes_is_read_as_it_was(
 
 @given(st.lists(IDS, min_size=1, max_size=20), st.data())
 def test_a_stray_quote_costs_its_line_alone(names: list[str], data: st.DataObject) -> None:
-    """A quote that nobody closes, or another number of fields, among rows without line ends in their fields."""
+    """A quote that is never closed, or another number of fields, among rows without line ends in their fields."""
     spoilt = data.draw(st.sets(st.integers(0, len(names) - 1)))
     fault = data.draw(st.sampled_from(['"{}', '{},"x', "{},x,y,z", '"{}"x,y', "{}"]))
     lines = [fault.format(name) if nth in spoilt else f'{name},"x"' for nth, name in enumerate(names)]

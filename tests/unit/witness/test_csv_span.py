@@ -75,7 +75,7 @@ def test_a_window_ends_behind_its_last_record() -> None:
 
 
 def test_a_record_of_the_window_behind_the_padding_is_a_doubt() -> None:
-    """A clock went ahead by more than the padding: nobody knows how many records of the window are not read."""
+    """A clock went ahead by more than the padding: the number of unread records of the window is not known."""
     assert SPAN.to_read == (20, 1050)
     assert SPAN._replace(ends=Ends(10, 60)).to_read == (20, 60)
     reached, doubts = reach_last([SPAN], {TP: 70})

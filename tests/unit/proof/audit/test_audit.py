@@ -363,7 +363,7 @@ def test_replay_mark_is_no_dead_letter_and_what_it_names_may_be_good_by_now() ->
 
 
 def test_replay_mark_that_cannot_be_read_is_found() -> None:
-    """Nobody knows what was replayed."""
+    """The audit does not know which records were replayed."""
     world = clean_world().build()
     world.dead_letters.append(replay_mark(offsets=(1,))._replace(value=b"{}"))
     assert kinds(world.audit()) == {Kind.DEAD_LETTER_WRONG}

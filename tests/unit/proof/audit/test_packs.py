@@ -339,7 +339,7 @@ def test_lines_that_a_backfill_goes_on_to_publish_are_no_fault_of_its_pack(messa
 
 
 def test_lost_line_that_a_backfill_has_made_good_is_a_note() -> None:
-    """The blocks that nobody names any more stay where they are."""
+    """Blocks that no reference names any more stay in the object."""
     world = packed_world().build()
     world.drop_line(0, ANN_11)
     repaired = clean_world().build()

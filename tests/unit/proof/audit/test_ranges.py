@@ -42,7 +42,7 @@ def test_each_offset_up_to_the_committed_one_is_owned_once(
 
 
 def test_long_gap_comes_in_pieces() -> None:
-    """Nobody knows how many entries there are in it."""
+    """Its number of entries is not known."""
     size = ranges.GAP_OFFSETS_MAX
     spans = Ranges([], {APP_0: 2 * size + 5, APP_1: None}).owned({APP_0: 3})
     assert spans == [

@@ -94,7 +94,7 @@ def test_replay_without_a_twin_is_named() -> None:
 
 
 def test_replay_whose_twin_retention_may_have_removed_is_a_doubt() -> None:
-    """Nobody judges records that are gone."""
+    """The audit does not judge records that are gone."""
     own = line(5, 6, {WAY.way: (18, 0)}, {WAY.way: (18, 0)}, discarded=1)
     found = judged([record(5, 17)], own, begins=5)
     assert (dict(found[1].counts), len(found[1].doubts)) == ({}, 1)

@@ -1,4 +1,4 @@
-"""A refusal of S3 tells the audit that an object is gone, or that nobody can tell."""
+"""A refusal of S3 tells the audit that an object is gone, or that it cannot tell."""
 
 from __future__ import annotations
 

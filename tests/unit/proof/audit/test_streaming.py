@@ -105,7 +105,7 @@ def test_dead_letter_in_another_batch_is_one_too_many() -> None:
 
 
 def test_references_without_a_record_that_repeat_themselves_are_found_where_nothing_is_covered() -> None:
-    """Nobody answers for these offsets: the group did not begin at the beginning."""
+    """No flush record covers these offsets: the group did not begin at the beginning."""
     world = clean_world().build()
     del world.flush_records[0]
     world.add_message(0, first_number=9)

@@ -21,7 +21,7 @@ def test_names_are_those_of_the_worker(originals: set[str]) -> None:
 
 
 def test_names_are_legal_and_distinct_without_case() -> None:
-    """One keeps its name, others get the first number that nobody has or wants; other characters are code points."""
+    """One keeps its name, others get the first number that no name has or wants; other characters are code points."""
     expected = {
         "1": "_1",
         "_1": "_1_2",

@@ -35,7 +35,7 @@ class Pod:
         return self
 
     def owns(self, group_generation: int, *, source: str = "committed", **starts: int | None) -> Pod:
-        """Be assigned TopicPartitions: `p0=5` is read from offset 5, of `p0=None` nobody knows from where yet."""
+        """Be assigned TopicPartitions: `p0=5` is read from offset 5, the offset of `p0=None` is not known yet."""
         self.generation += 1
         names = {f"source-{name[1:]}": offset for name, offset in starts.items()}
         member = f"{self.worker}-{self.boot}"

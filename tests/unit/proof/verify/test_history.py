@@ -233,7 +233,7 @@ def test_worker_that_is_rewound_after_it_gave_back_is_found_in_a_window_too() ->
 
 
 def test_what_the_client_library_never_handed_over_is_in_no_line() -> None:
-    """The fault that logs do not see: a jump is told, and that records were there nobody knows. The audit does."""
+    """The fault that logs do not see: a jump is told, but no line says that it had records. The audit sees it."""
     pod = owner().say(events.OffsetGaps("source", 0, 1, [(3, 9)]))
 
     assert judged(pod.commits({P0: (0, 10)}, records=4).lines).violations == []
@@ -265,7 +265,7 @@ def test_hole_that_is_jumped_again_after_a_discard_counts_once() -> None:
 
 @pytest.mark.parametrize("is_told", [True, False])
 def test_offsets_that_a_person_has_skipped_are_covered_by_the_line_of_the_command(*, is_told: bool) -> None:
-    """Without it they are a gap, and whoever goes on behind them goes on where nobody has committed."""
+    """Without it they are a gap, and the worker that goes on behind them starts at an offset that is not committed."""
     before = owner().commits({P0: (0, 10)}).gives_back(P0)
     command = Pod("offsets", "b9", group=None).say(events.OffsetsSkipped("g", "source", 0, 10, 15))
     after = Pod("w1", "b2").owns(2, p0=15).commits({P0: (15, 20)})
@@ -283,7 +283,7 @@ def test_offsets_that_were_skipped_and_committed_as_well_are_told() -> None:
 
 
 def test_first_owner_without_a_line_is_a_doubt() -> None:
-    """Somebody has committed what others go on from; with --since that is as it was asked for."""
+    """The logs lack the commit that others go on from; with --since this is expected."""
     lines = Pod("w2").owns(2, p0=5).commits({P0: (5, 10)}).lines
 
     assert judged(lines).doubts == [
