@@ -82,7 +82,7 @@ def measure(lab: Lab, workload: Workload, variables: Mapping[str, str], *, name:
     figures |= read_output(run, [run.directory / WORKER / "worker.log"]) | requests
     if figures["entries"] != workload.entries:
         raise StackError(f"{name}: {figures['entries']:.0f} entries of {workload.entries} are committed.")
-    shutil.rmtree(run.objects, ignore_errors=True)  # where the store is a process of ours
+    shutil.rmtree(run.objects, ignore_errors=True)  # if the store is a process of ours
     return figures
 
 
@@ -184,7 +184,7 @@ class _Group:
     def is_done(self, records: int) -> bool:
         """Say whether all have ended; asks them to once they have taken as many records.
 
-        Nobody waits for them, so that the kernel still tells their CPU.
+        This process does not wait for them, so that the kernel still tells their CPU.
         """
         if self._ended:
             return True

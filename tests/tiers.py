@@ -49,7 +49,7 @@ class Groups(LoadScopeScheduling):
         return nodeid if room in _SPREAD else path
 
 
-@pytest.hookimpl(optionalhook=True)  # not known where the runner has one process
+@pytest.hookimpl(optionalhook=True)  # not known if the runner has one process
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Groups:
     """Say which process runs what: one of two with Spark, each other module at one of its own, or each test."""
     return Groups(config, log)

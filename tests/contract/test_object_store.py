@@ -158,7 +158,7 @@ def test_fault_that_stays_stops_the_worker_at_once(place: Place, server: HttpS3,
 def test_credentials_that_expired_and_are_not_renewed_while_it_asks_again_stop_the_worker(
     place: Place, server: HttpS3
 ) -> None:
-    """Whoever gave them to the process gives it no others: the next process may get some."""
+    """The process gets no others; the next process may get some."""
     server.faults.extend([(400, "ExpiredToken")] * 5)
     with pytest.raises(StoreRefusedError, match="400 ExpiredToken: the credentials have expired"):
         place.put("one.avro", b"body")
@@ -277,7 +277,7 @@ def test_threads_held_by_trickling_answers_do_not_add_up(seconds: float) -> None
 
 
 def test_threads_that_wait_for_credentials_do_not_add_up(server: HttpS3) -> None:
-    """Whoever gives them is silent: one thread asks, the others end with their deadline; then all is as before."""
+    """Their source is silent: one thread asks, the others end with their deadline; later uploads work again."""
     before, answers = set(threading.enumerate()), threading.Event()
 
     def ask() -> dict[str, str]:
@@ -433,7 +433,7 @@ def test_object_larger_than_a_slow_store_takes_within_a_time_out_arrives(monkeyp
     [(500, "InternalError"), (503, "SlowDown"), (403, "RequestTimeTooSkewed"), CUT_BEFORE, CUT_AFTER],
 )
 def test_reading_is_tried_again(place: Place, server: HttpS3, fault: Fault) -> None:
-    """Whatever passes."""
+    """The store retries every error that may pass."""
     store = S3Store(settings(server))
     place.put("one.avro", b"body")
     server.faults.extend([fault, fault])

@@ -37,7 +37,7 @@ SASL = {
     "sasl.username": "me",
     "sasl.password": "canary-secret-1",
 }
-LOADED = 3  # times as long as promised, where others have most of the machine
+LOADED = 3  # times as long as promised, if others have most of the machine
 Where = Callable[[Path], AbstractContextManager[str]]
 WAYS: dict[str, tuple[Where, dict[str, str], str]] = {
     "refused": (lambda _: nullcontext(closed_port()), {}, "connection refused"),
@@ -69,7 +69,7 @@ def committer(address: str, brokers: Brokers, patience: Patience, **options: str
 
 
 def test_unreachable_broker_is_named_with_its_reason_within_seconds(way: tuple[str, dict[str, str], str]) -> None:
-    """Whatever the reason; the probe says the same, and neither says a secret."""
+    """This holds for every reason; the probe says the same, and neither says a secret."""
     address, options, reason = way
     brokers = Brokers()
     began_s = time.monotonic()

@@ -117,7 +117,7 @@ def read(consumer: KafkaConsumer, *, to: int, longer_s: float = 0.3) -> list[Sou
 
 @pytest.mark.parametrize("damage", first_quick(DAMAGES))
 def test_nothing_behind_what_cannot_be_read_is_handed_over(cluster: MockCluster, damage: str) -> None:
-    """Whatever the library goes on to deliver; sought again, it fails again."""
+    """The library may go on to deliver later records; a seek to the bad record fails again."""
     bad, code = DAMAGES[damage]
     for records in (GOOD[0], bad, GOOD[1]):
         cluster.append(records)

@@ -241,7 +241,7 @@ def test_chart_spool_in_memory_counts_as_memory(tmp_path: Path) -> None:
 
 
 def test_chart_network_policy_lets_scrapes_in_and_nothing_else(tmp_path: Path) -> None:
-    """By default whoever scrapes comes from anywhere, and workers go anywhere."""
+    """By default scrapes may come from anywhere, and workers may connect to anything."""
     prometheus = {"namespaceSelector": {"matchLabels": {"name": "monitoring"}}}
     brokers = {"ports": [{"port": 9092}]}
     plain = _given(tmp_path / "plain", {"networkPolicy": {"enabled": True}})["NetworkPolicy"]["spec"]

@@ -64,7 +64,7 @@ def check_commit(committed: Committed) -> None:
     for part in flush.topic_partitions:
         tp = TopicPartition(part.topic, part.partition)
         before = committed.before.get(tp)  # nothing where the policy says where to start: `_check_starts` looks at it
-        if before not in (None, part.first_offset):  # also where nothing came: it is the newest that is known
+        if before not in (None, part.first_offset):  # even if nothing came: it is the newest that is known
             raise InvariantError(f"I3: {flush.batch_id}: {tp} from {part.first_offset}, committed was {before}")
         if before is None or part.next_offset > part.first_offset:
             moved[tp] = part.next_offset

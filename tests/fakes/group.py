@@ -202,8 +202,8 @@ class ConsumerGroup:
     ) -> None:
         """Raise BrokerError unless id and epoch are those of a member.
 
-        With the current epoch nobody looks at what is committed. With an older one only what the member has owned
-        since then passes, where the broker knows that (KIP-1251, Kafka 4.3), nothing elsewhere.
+        With the current epoch the offsets are not compared. With an older one only TopicPartitions that the member has
+        owned since then pass, if the broker knows that (KIP-1251, Kafka 4.3); otherwise none does.
         """
         del transactional
         self.tick()

@@ -18,7 +18,7 @@ CHAIN = {"source-topic-chain": b'[["raw", 3, 17, 0, "n/1"]]'}
 
 
 def entry(number: int, name: str = "who") -> dict[str, object]:
-    """Make an entry; by the first settings nobody finds the user at `who`."""
+    """Make an entry; the first settings do not look for the user at `who`."""
     return {name: f"canary-user-{number % 3}", "time": "2026-03-04T05:06:07Z", "n": number}
 
 

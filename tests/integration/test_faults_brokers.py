@@ -63,7 +63,7 @@ def _require_order(deployment: Deployment) -> None:
 
 
 def test_brokers_killed_one_after_the_other(kafka_cluster: KafkaCluster, deployment: Deployment) -> None:
-    """Whatever they led: records written before, while one is gone, and after its return are there, once, in order."""
+    """Records written before, while one is gone, and after its return are there once, in order, whatever it led."""
     with Flow(deployment) as flow:
         for name in ("w1", "w2"):
             deployment.start(name)

@@ -1,4 +1,4 @@
-"""O08: a transaction of the source that nobody will ever end, and what a person does about it (KIP-664).
+"""O08: a transaction of the source that never ends, and the operator's remedy (KIP-664).
 
 It is made as brokers make it by themselves (KAFKA_FACTS T19): a TopicPartition has no leader in the moment in which a
 producer's transaction ends, so that its marker is left out, and the transaction is over for the coordinator alone.

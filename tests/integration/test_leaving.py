@@ -16,7 +16,7 @@ from tools.local.s3_faults import S3FaultProxy
 DATA = "/user="
 NEVER = "600"
 GRACE_S = 30  # what Kubernetes gives by default
-LOADED_S = 8.0  # for the promised two seconds, where others have most of the machine
+LOADED_S = 8.0  # for the promised two seconds, if others have most of the machine
 SETTLED_S = 2.0
 
 

@@ -21,7 +21,7 @@ from tests.stack.kafka_helper import KafkaHelper
 from tests.stack.names import Names
 from tests.stack.s3_helper import S3Helper
 
-LOADED = 3  # times as long as promised, where others have most of the machine
+LOADED = 3  # times as long as promised, if others have most of the machine
 
 
 class Mistake(NamedTuple):
@@ -90,9 +90,9 @@ def test_mistake_is_told_in_one_line_within_seconds_and_nobody_is_ready(
 
 
 def test_two_workers_of_one_name_are_told_that_another_has_it(deployment: Deployment) -> None:
-    """Mistake 42: whoever is fenced says so by the name, and both go on; each needs one of its own.
+    """Mistake 42: a worker that is fenced names the name, and both go on; each needs a name of its own.
 
-    Both have records to commit: a worker whose TopicPartitions are empty takes the name once, and is in nobody's way.
+    Both have records to commit: a worker whose TopicPartitions are empty takes the name once, and fences no other.
     """
     flushes = deployment.kafka.create_topic(
         f"{deployment.source}-flushes-of-twins"

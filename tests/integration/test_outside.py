@@ -12,7 +12,7 @@ from tests.integration.harness import PROTOCOLS, Deploy, Deployment
 from tests.stack.kafka_helper import KafkaHelper
 
 SOON_S = 10.0  # from the start of the process to the first line that names what is wrong
-LOADED = 3  # times as long, where others have most of the machine
+LOADED = 3  # times as long, if others have most of the machine
 
 
 @pytest.fixture

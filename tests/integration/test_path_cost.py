@@ -29,7 +29,7 @@ _OF_STAGES = 50_000  # the rest of the time is the whole worker's
 _ROUNDS = 5
 _GROWTH_MAX = 1.5
 _TRIES = 2  # what other tests do beside it may cost one of them
-_LANE = next(iter(LANES))  # of the whole worker, as it comes: the fast one where it is installed
+_LANE = next(iter(LANES))  # of the whole worker, as it comes: the fast one if it is installed
 
 
 @pytest.mark.sweep  # what runs beside it costs it a try: on a quiet machine

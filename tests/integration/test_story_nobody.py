@@ -112,8 +112,8 @@ def test_c24_bypass_by_a_member_of_generation_minus_one(
 ) -> None:
     """(1) A, busy, is told that its generation is illegal, and its session ends; (2) B announces what A has read.
 
-    (3) A flushes. Its library's metadata are those of nobody: the guard refuses them before anything is sent. In the
-    control they are sent as they are, and the broker takes the transaction of a member that is none.
+    (3) A flushes. Its library's metadata name no member: the guard refuses them before anything is sent. In the control
+    they are sent as they are, and the broker takes the transaction of a member that is none.
     """
     busy = stage.hand("a", committer=committer)
     busy.join()

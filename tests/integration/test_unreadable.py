@@ -70,7 +70,7 @@ def test_batch_that_is_damaged_on_disk_is_held_until_a_person_skips_it(
 ) -> None:
     """Nothing behind it is committed before; then one dead letter names its offsets, and audit and logs agree.
 
-    A worker that took what follows for the next records would have committed behind it, and nobody would know.
+    A worker that took the later records for the next ones would have committed behind it silently.
     """
     written = write_batches(deployment, damaged=2)
     damage(broker, deployment.source)

@@ -223,9 +223,9 @@ def _having(world: World, number: int, transaction: Transaction) -> World:
 
 
 class Found(NamedTuple):
-    """How many states there are, and the shortest way to one that is not exact; no way where all are.
+    """The number of states, and the shortest way to one that is not exact; no way if all are exact.
 
-    `stuck` are states from which no way leads to everything being committed; known where all states are exact.
+    `stuck` are states from which no way leads to everything being committed; known if all states are exact.
     """
 
     states: int

@@ -1,6 +1,6 @@
 """Runs user-activity and stops it, Spark's JVM too, before one of its writes: `activity_driver.py METHOD`.
 
-Whoever started it sees the line `stopped before METHOD` in its output, and then kills it or lets it go on.
+The test waits for the line `stopped before METHOD` in its output, and then kills it or lets it go on.
 """
 
 import os

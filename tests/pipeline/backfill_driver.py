@@ -1,6 +1,6 @@
 """Runs backfill and stops it, Spark's JVM too, at one point: `backfill_driver.py POINT ARGUMENTS...`.
 
-Whoever started it sees the line `stopped at POINT` in its output, and then kills it or lets it go on.
+The test waits for the line `stopped at POINT` in its output, and then kills it or lets it go on.
 """
 
 import sys

@@ -1,6 +1,6 @@
 """Erases a user and stops, Spark's JVM too, before the second table: `erase_driver.py USER`.
 
-Whoever started it sees the line `stopped at TABLE` in its output, and then kills it.
+The test waits for the line `stopped at TABLE` in its output, and then kills it.
 """
 
 import sys

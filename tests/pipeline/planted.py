@@ -1,8 +1,8 @@
 """Everything that a worker has delivered, as a copy that faults are planted into.
 
 A fault is a function that changes a `Delivered` and gives what the audit must say of it: `Expected`. Each takes
-references that no other has touched, so that all of them can be in one copy: `FAULTS` where each has an object of its
-own, `PACK_FAULTS` where those of a flush share one.
+references that no other has touched, so that all of them can be in one copy: `FAULTS` if each reference has an object
+of its own, `PACK_FAULTS` if the references of a flush share one.
 """
 
 import dataclasses
@@ -383,7 +383,7 @@ def state_another_checksum(world: Delivered) -> list[Expected]:
 
 
 def omit_the_checksum(world: Delivered) -> list[Expected]:
-    """A message that nobody can read: of which batch it is, and of what entries, only others tell."""
+    """Announce a reference in a message that no reader can decode; the others tell its batch and its entries."""
     one = world.take(batch_id=world.batch(0))
     world.without_checksum.add(one.reference_id)
     return [
@@ -693,7 +693,7 @@ def reach_into_the_next(world: Delivered) -> list[Expected]:
 
 
 def point_to_the_block_of_another(world: Delivered) -> list[Expected]:
-    """Its own rows are nobody's then."""
+    """No reference has its own rows then."""
     first, *_, other, one = world.beside(world.take(batch_id=world.batch(3)))
     world.put(one, location=replace(one.location, ranges=other.location.ranges))
     theirs = world.rows_of(other)

@@ -1,6 +1,6 @@
 """Runs compaction and stops it, Spark's JVM too, at one point of retirement: `retire_driver.py POINT`.
 
-Whoever started it sees the line `stopped at POINT` in its output, and then kills it.
+The test waits for the line `stopped at POINT` in its output, and then kills it.
 """
 
 import sys

@@ -1,6 +1,6 @@
-"""The parent of executors' Python workers, of which one stalls: the first of a run that reads an object, for ever.
+"""The parent of executors' Python workers, one of which stalls for ever: the first of a run that reads an object.
 
-Whoever started the job finds that worker's pid as the target of the symbolic link that the environment names.
+The environment names a symbolic link whose target is that worker's pid.
 """
 
 import os

@@ -1,6 +1,6 @@
 """Runs materialize and stops it, Spark's JVM too, at one call of one point: `stopping_driver.py POINT CALL [OPTION]`.
 
-Whoever started it sees the line `stopped at POINT` in its output, and then kills it or lets it go on.
+The test waits for the line `stopped at POINT` in its output, and then kills it or lets it go on.
 """
 
 import sys

@@ -398,7 +398,7 @@ def test_two_drivers_at_once(step: str, delivered: Delivered, lake_of: Callable[
 
 
 def test_states_are_written_once_per_interval(delivered: Delivered, lake_of: Callable[..., Lake]) -> None:
-    """Many commits, few writes: each table once per interval, also where the driver died and came back.
+    """Many commits, few writes: each table once per interval, even if the driver died and came back.
 
     Outline: half of the entries is there; the driver dies, and comes back; the other half comes.
     """

@@ -127,7 +127,7 @@ def test_replay_mark_is_no_row_and_the_audit_takes_what_it_names_as_mended(
 
 
 def test_message_of_another_kind_is_a_row_of_its_place(deployment: ByHand, lake_of: Callable[..., Lake]) -> None:
-    """It is of no batch, and nothing more is known of it; references that nobody knows end the job behind that."""
+    """It belongs to no batch, and nothing more is known of it; an unknown message of references ends the job."""
     lake = lake_of(deployment)
     for topic in (deployment.flushes_topic, deployment.dead_letters_topic, deployment.references_topic):
         deployment.kafka.produce(topic, [ToProduce(value=b"?", partition=0)])

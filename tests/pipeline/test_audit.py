@@ -202,7 +202,7 @@ def test_the_table_too_is_clean_until_it_is_tampered_with(deployment: Deployment
 
 
 def with_strays(world: Delivered, sourceless: str, elsewhere: str, unwritten: str) -> Delivered:
-    """Announce an object again in references of a batch that nobody has flushed, each with other sources.
+    """Announce an object again in references of a batch without a flush, each with other sources.
 
     Their bytes are those of a reference of the worker, too: that is said of each beside its sources.
     """
@@ -221,9 +221,9 @@ def with_strays(world: Delivered, sourceless: str, elsewhere: str, unwritten: st
 def test_what_is_announced_and_not_committed_is_named(
     deployment: Deployment, lake_of: Callable[..., Lake], names: Names
 ) -> None:
-    """A group set back to where a flush ends, with nothing committed of one partition; and one that nobody knows.
+    """A group set back to the end of a flush, with one partition that is not committed; and an unknown group.
 
-    Beside it references of no batch, whose sources are none, of another topic, or not yet written.
+    The first has references of no batch, too, whose sources are none, of another topic, or not yet written.
     """
     group, back, end = names.group("back"), RECORDS // PARTITIONS // 2, RECORDS // PARTITIONS
     commit(deployment.kafka, group, deployment.source, {0: back, 2: end})

@@ -1,4 +1,4 @@
-"""Backfill on real Kafka and S3: holes in what a worker has published are filled, exactly once, whoever is killed.
+"""Backfill on real Kafka and S3 fills holes in a worker's output exactly once, whatever process is killed.
 
 A hole is made by copying the worker's references (or dead letters) without some of them to another topic, which then
 is the deployment's: each line that is left in a message of its own. A driver is stopped inside a transaction, and one

@@ -74,7 +74,7 @@ def deployment(kafka: KafkaHelper, s3: S3Helper, names: Names) -> ByHand:
 
 
 def test_records_that_are_not_committed_hold_the_moment_back(deployment: ByHand, lake_of: Callable[..., Lake]) -> None:
-    """Whatever their timestamps say; from one run to the next."""
+    """Their timestamps do not matter; this holds from one run to the next."""
     lake = lake_of(deployment)
     begun = now()
     deployment.deliver(records(0))

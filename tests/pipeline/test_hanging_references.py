@@ -1,4 +1,4 @@
-"""References that nobody will ever see though their offsets are committed (KAFKA_FACTS T19): found, and made good.
+"""References that no reader will ever see though their offsets are committed (KAFKA_FACTS T19): found, and made good.
 
 It takes a TopicPartition of the references topic that no broker can lead in the moment in which a worker's transaction
 ends: with one replica it is enough that one broker is gone.

@@ -139,7 +139,7 @@ def world(audited_once: tuple[World, dict[str, bytes]], tmp_path: Path, spark: S
 
 @pytest.mark.timeout(600)
 def test_objects_go_when_the_table_has_passed(unaudited: World, spark: SparkSession) -> None:
-    """From the first verdict to an object that somebody else has deleted.
+    """From the first verdict to an object that was deleted by hand.
 
     Outline: no verdict, one of files alone, and one that includes the table -> a driver is killed
     between record and delete -> the next run deletes -> clean audit by the table, backfill has nothing to do -> new
@@ -212,7 +212,7 @@ def object_of(deployment: Deployment, number: int) -> str:
 
 @pytest.mark.timeout(600)
 def test_what_a_killed_run_has_recorded_is_compared_again(world: World) -> None:
-    """Recorded by a run that was stopped there; then somebody updates one row and deletes another: their objects stay.
+    """A run was stopped after its record; then another engine updates one row and deletes another: their objects stay.
 
     Their record is withdrawn, so that their bytes count again; everything else goes. An audit names both, and from then
     on nothing is left to be said by compaction.

@@ -74,7 +74,7 @@ def test_type_is_the_inferred_one_when_all_is_forgotten_on_the_way(
 @BOUNDS
 @given(some=some_entries)
 def test_equal_types_are_one_object(bounds: SchemaBounds, some: list[Entry]) -> None:
-    """Whatever the order of keys: comparing them costs nothing."""
+    """The order of keys does not matter; a comparison costs nothing."""
     types = EntryTypes(bounds)
     for entry in some:
         first = known(types, entry)

@@ -65,7 +65,7 @@ VERIFIED = {
 DISK = {"append", "read", "create", "write", "finish", "load"}
 DISK_SHARE = 0.1  # of these places are used, or they would be most of all
 PUT_S = (0.0, 0.0, 0.02, 0.3, 3.0)
-THROTTLED_PUT_S = (1.0, 2.0)  # of a store that stays slow, where each PartitionKey is an object
+THROTTLED_PUT_S = (1.0, 2.0)  # of a store that stays slow, if each PartitionKey is an object
 BACKLOG = 60  # times that records are produced before such a world is drained
 ROW_S = (0.0, 0.0, 0.01, 0.3)
 # A worker may end itself for these reasons; a restart is the remedy, and it is given one.

@@ -64,7 +64,7 @@ def audited(*outcomes: object, argument: str = "--examples=1") -> None:
 
 
 def test_nothing_in_the_file_grows_old(file: Path) -> None:
-    """Whatever says how long ago is a moment: the file is read hours after it was written."""
+    """Each age is given as a moment, because the file is read hours after it was written."""
     one = AuditMetrics("g")
     one.observe(CLEAN, now=CLEAN_S)
     one.write(file)

@@ -505,7 +505,7 @@ def test_rule_between_settings_accepts_up_to_its_bound_and_rejects_beyond(
 
 @pytest.mark.parametrize("budget_s", [BUDGET_MIN_S, 30, 119.5, 120, 600, 2 * BROKER_TRANSACTION_TIMEOUT_MAX_S])
 def test_all_time_outs_follow_from_the_budget_of_a_flush(budget_s: float) -> None:
-    """W10: whatever the budget is, what has to be shorter is."""
+    """W10: under any budget, the time-outs that must be shorter are."""
     flush = FlushSettings(budget_s=budget_s)
     assert flush.upload_deadline_s + flush.commit_budget_s == budget_s
     assert CONNECT_TIMEOUT_S + flush.store_answer_s <= flush.upload_deadline_s, (

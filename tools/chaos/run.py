@@ -27,7 +27,7 @@ from tools.local.patience import Patience
 _TURN_S = 0.1
 _STILL_S_MAX = 180.0
 _RECOVERY_S_MAX = 60.0
-_RESTARTS_MAX = 1000  # unasked ends: a worker may end where a broker or a store is gone
+_RESTARTS_MAX = 1000  # unasked ends: a worker may end if a broker or a store is gone
 _ENTRIES_PER_SEED = 50_000
 
 Tell = Callable[[str], None]

@@ -19,7 +19,7 @@ from tools.local.topics import create_bucket, create_topics
 from tools.pipeline_jars import ensure_pipeline_jars
 
 _BUCKET = "demo"
-_DISPOSABLE = "disposable"  # a file that marks a directory whose data nobody needs any more
+_DISPOSABLE = "disposable"  # a file that marks a directory whose data are not needed any more
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

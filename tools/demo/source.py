@@ -74,7 +74,7 @@ class DemoSource(SourceThread):
             topic=SOURCE,
             entries_per_s=self.entries_per_s,
             transactional_share=TRANSACTIONAL_SHARE,
-            # Whoever replays logs wants to find all of them again.
+            # An operator who replays logs wants to find all of them again.
             aborted_share=0.0 if options.input else ABORTED_SHARE,
             seed=options.seed,
         )

@@ -179,7 +179,7 @@ class Story:
         next_offsets = self._source.produced.next_offsets
         committed = self._lag.committed(next_offsets)
         if committed is None:
-            self._lag_records = None  # Kafka did not answer: nobody knows, and nothing has moved
+            self._lag_records = None  # Kafka did not answer: the lag is not known, and nothing has moved
             return
         self._committed = committed
         self._lag_records = sum(behind(next_offsets, committed).values())

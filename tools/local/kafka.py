@@ -24,10 +24,10 @@ from tools.local.tcp_proxy import TcpProxy
 
 # The port opens seconds before this line, and clients then get NOT_LEADER_FOR_PARTITION.
 _READY_LINE = "Kafka Server started"
-# A broker that ends says so at once; these only bound one that hangs, also where others have most of the machine.
+# A broker that ends says so at once; these only bound one that hangs, even if others have most of the machine.
 _READY_TIMEOUT_S = 300
 _STOP_GRACE_S = 15
-_DUMP_GRACE_S = 120  # to write an archive: 3 s, but where others have most of the machine
+_DUMP_GRACE_S = 120  # to write an archive: 3 s, unless others have most of the machine
 _FORMAT_TIMEOUT_S = 300
 _TOOL_TIMEOUT_S = 120
 

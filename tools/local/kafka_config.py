@@ -113,7 +113,7 @@ _QUICK: dict[str, int | str] = {
     # pausing the controller stops producer ids, commits and heartbeats of the other brokers for that long.
     "controller.socket.timeout.ms": 2000,
     "replica.socket.timeout.ms": 3000,
-    # No record into the metadata log each half second where nothing happens: a broker alone idles at half the CPU.
+    # No record into the metadata log each half second if nothing happens: a broker alone idles at half the CPU.
     "metadata.max.idle.interval.ms": 0,
     # Few partitions of the internal topics and a small cleaner buffer: quick to create, light to run.
     "offsets.topic.num.partitions": 4,

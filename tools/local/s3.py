@@ -35,7 +35,7 @@ _READY_LINE = "Started ogsoejs.Server@"  # Jetty's, by the name it has inside th
 # A signed body is held in memory until its hash is known, and one over 128 MiB is refused (400). With less
 # heap a few large uploads at the same time become OutOfMemoryError and 500; unused heap costs nothing.
 _HEAP_MAX = "-Xmx1g"
-_READY_TIMEOUT_S = 300  # bounds a server that hangs, also where others have most of the machine
+_READY_TIMEOUT_S = 300  # bounds a server that hangs, even if others have most of the machine
 _STOP_GRACE_S = 10
 
 

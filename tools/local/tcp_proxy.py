@@ -2,7 +2,7 @@
 
 Latency, refusal, cut, hold; and those that know Kafka's framing: cut at a given kind of request, before the
 broker sees it or after it has acted and before the client hears of it (an unknown commit outcome); hold a given
-request, and let it go on its way later, come late after its connection is gone, or be answered by somebody else.
+request, and let it go on its way later, come late after its connection is gone, or be answered by the proxy.
 """
 
 import contextlib

@@ -89,6 +89,6 @@ def create_bucket(endpoint: S3Endpoint, bucket: str) -> None:
     try:
         client.create_bucket(Bucket=bucket)
     except (client.exceptions.BucketAlreadyOwnedByYou, client.exceptions.BucketAlreadyExists):
-        client.head_bucket(Bucket=bucket)  # raises if it is somebody else's
+        client.head_bucket(Bucket=bucket)  # raises if it belongs to another account
     finally:
         client.close()

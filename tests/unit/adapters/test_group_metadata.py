@@ -23,7 +23,7 @@ TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\0"))
 
 @given(st.integers(1, 2**31 - 1) | st.just(256), TEXTS, TEXTS.filter(bool), st.none() | TEXTS)
 def test_generation_and_member_id_are_read(generation: int, group: str, member: str, instance: str | None) -> None:
-    """Whatever stands around them, a NUL in the four bytes of the generation, too; the bytes are kept as they came."""
+    """The bytes around them do not matter, nor does a NUL in the generation; the bytes are kept as they came."""
     raw = written(generation, group, member, instance)
     membership = parse_group_metadata(raw)
     assert (membership.generation, membership.member_id, membership.raw) == (generation, member, raw)
@@ -53,7 +53,7 @@ def test_what_cannot_be_read_is_no_proof(raw: bytes | None) -> None:
 
 @given(st.binary(max_size=40).map(lambda tail: b"CGMDv2:" + tail) | st.binary(max_size=60))
 def test_no_bytes_raise(raw: bytes) -> None:
-    """Whatever the library gives."""
+    """The parser takes any bytes of the library."""
     parse_group_metadata(raw)
 
 

@@ -118,7 +118,7 @@ def test_finding_2_every_transaction_has_a_producer_of_its_own(bench: Bench) -> 
 
 @pytest.mark.parametrize("call", ["begin", "produce", "flush", "offsets", "commit"])
 def test_finding_2_producer_is_never_used_again_after_an_error(bench: Bench, call: str) -> None:
-    """Whatever failed, and however: the next transaction begins with a new epoch."""
+    """After any failure the next transaction begins with a new epoch."""
     bench.fail(call, kafka_error(KafkaError.TRANSACTION_COORDINATOR_FENCED, abortable=True))
     with pytest.raises((CommitAbortedError, CommitUnknownError)):
         bench.commit()

@@ -16,15 +16,15 @@ SHOWN_BY_US = {"sasl.username", "ssl.key.location", "sasl.oauthbearer.assertion.
 """Names, paths and public certificates, which the library does not show and an operator wants to see."""
 TUNED = {"compression.type", "compression.codec", "fetch.queue.backoff.ms", "linger.ms", "queue.buffering.max.ms",
          "queued.max.messages.kbytes", "socket.timeout.ms", "topic.metadata.refresh.interval.ms"}  # fmt: skip
-"""Those that the worker sets as it needs them, and whoever passes them through as he does."""
+"""The worker sets these as it needs them; an operator may pass other values through."""
 FILES = {"https.ca.location", "ssl.keystore.location"}
-"""Those that the library takes only if there is such a file."""
+"""The library takes these only if there is such a file."""
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("role", get_args(Role))
 def test_what_may_be_passed_through_changes_nothing_that_the_promise_needs(role: Role) -> None:
-    """The library knows each name, and what it sets by it the worker has not set."""
+    """The library knows each name, and sets by it no property that the worker sets."""
     promised = effective(kind_of(role), told(role, {})).keys() - TUNED
     sets = {name: effect(name).keys() for name in ALLOWED[role]}
 

@@ -119,7 +119,7 @@ def test_end_of_a_leader_that_lags_is_no_end(topics: KafkaTopics) -> None:
 
 
 def test_what_cannot_be_read_is_told_with_its_offset(topics: KafkaTopics) -> None:
-    """Whatever comes behind it."""
+    """Later messages do not hide it."""
     Consumer.polls = [[message(3), message(4, KafkaError._BAD_MSG), message(9)]]
     read = topics.read({P0: (3, 6)})
     assert next(read).offset == 3

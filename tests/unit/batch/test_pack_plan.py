@@ -133,7 +133,7 @@ def test_large_partition_key_keeps_an_object_of_its_own() -> None:
 
 
 def test_partition_key_whose_header_would_be_much_of_its_object_is_packed() -> None:
-    """Whatever its size: a schema of some bytes wants some times as many of text."""
+    """Its size alone does not count: its text must be some times as long as its schema."""
     wide = {f"field_{number}": number for number in range(100)}
     rows = rows_of([("ann", wide), *[("bob", {"field_1": 1})] * 20], size=1_000)
     schema_bytes = rows.types.size(0)

@@ -110,7 +110,7 @@ def test_timestamp_that_is_no_date_is_left_out_and_the_object_is_read(timestamp_
 
 
 def test_equal_types_have_one_number() -> None:
-    """Whoever made them."""
+    """Rows of equal types may bring type objects of their own."""
     rows = empty_rows()
     for n in range(200):
         rows.add(record(A, n), 0, keyed("ann"), RecordType({f"k{n % 3}": Scalar.BOOL}), b"{}", 0)

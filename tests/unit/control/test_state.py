@@ -76,7 +76,7 @@ def test_pauses_grow_with_discards_in_a_row_and_end_with_a_commit() -> None:
 
 
 def test_batch_after_a_discard_is_half_as_large_down_to_one_record() -> None:
-    """Whatever was too slow: bytes and entries are halved again and again; each record is a batch of its own then."""
+    """Bytes and entries are halved with each discard, until each record is a batch of its own."""
     state, sizes = OWNING, []
     for _ in range(11):
         state = discarded(state, state.size_max or FULL)

@@ -22,7 +22,7 @@ def test_mark_of_format_1_is_read_by_the_code_of_today() -> None:
     [((TYPE,), True), ((), False), ((("ce_type", b"log-partitioner.flush.v1"),), False), ((("ce_type", None),), False)],
 )
 def test_message_is_a_mark_by_its_type(headers: Headers, is_mark: bool) -> None:  # noqa: FBT001 - a case of a table
-    """Whatever it holds."""
+    """Its content does not matter."""
     assert is_replay_mark(headers) is is_mark
 
 

@@ -298,7 +298,7 @@ def test_value_that_begins_like_compressed_ones_by_chance_is_read_as_it_is(magic
 
 @pytest.mark.parametrize("text", [text for text, _ in NO_SCHEMAS])
 def test_record_of_a_schema_that_is_none_is_malformed_to_worker_and_second_opinion(text: str) -> None:
-    """Whatever its payload is: it may happen to be a value of what is left of the schema."""
+    """Its payload does not matter: it may happen to be a value of the rest of the schema."""
     rules = InputSettings(format="avro", framing="confluent")
     for payload in (b"", b"\0"):
         (bad,) = decode_alike(b"\0\0\0\0\7" + payload, rules, (), lambda _ref: Schema(text)).bad

@@ -74,7 +74,7 @@ documents = st.lists(elements).map(b",".join)
 
 @given(documents, st.sampled_from([b"[%b]", b'{"e": [%b]}', b'{"x": 1, "e": {"e": [%b]}}']), st.data())
 def test_narrowed_record_reads_as_the_entries_that_were_kept(inside: bytes, form: bytes, data: st.DataObject) -> None:
-    """Whichever they are, in an array or in an envelope of any depth; or it is refused."""
+    """Any entries may be kept, in an array or in an envelope of any depth; otherwise the record is refused."""
     rules = InputSettings(entries_path="e[].e[]")
     value = form % inside
     decoded = RecordDecoder(rules).decode(value)

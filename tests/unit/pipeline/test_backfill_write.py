@@ -97,7 +97,7 @@ def rows_of(store: HttpS3, one: Reference) -> list[Any]:
 
 @pytest.mark.parametrize("layout", ["auto", "pack", "file"])
 def test_every_entry_is_in_one_row_of_its_partition_key(store: HttpS3, layout: str) -> None:
-    """Whatever the layout; ranges are the run's, and rows of one PartitionKey stand in order over all lines."""
+    """This holds for each layout; ranges are the run's, and rows of one PartitionKey stand in order over all lines."""
     references = references_of(written(encoded(RECORDS), settings_of(store, layout=layout)))
     found: dict[tuple[int, int], tuple[PartitionKey, int]] = {}
     last: dict[PartitionKey, tuple[int, int]] = {}

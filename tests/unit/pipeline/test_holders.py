@@ -33,7 +33,7 @@ def test_first_rule_of_the_key_deletes_it(rules: list[dict[str, Any]], day: date
 
 
 def test_days_are_those_of_utc() -> None:
-    """Whatever zone the time is told in; a store that does not answer leaves them open."""
+    """The zone of the given time does not matter; if the store does not answer, the end is not known."""
     at = CREATED_AT.astimezone(timezone(timedelta(hours=9)))
     assert end_of([DAYS_30], KEY, created_at=at).endswith(" on 2026-04-04")
     assert end_of(None, KEY, created_at=at) == "the store does not tell its lifecycle"

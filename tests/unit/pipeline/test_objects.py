@@ -205,7 +205,7 @@ WHOLE = ReadGroup("data", OBJECT_KEY, None, None, len(BODY), CHECKSUM, "", ("nul
 
 
 def test_broken_body_is_read_again(bucket: _Versions) -> None:
-    """Twice it breaks, then it comes; whoever asks."""
+    """Twice it breaks, then it comes, for `read` as for `fetch`."""
     bucket.put(BODY)
     bucket.broken = 2
     assert objects_of(bucket).read(WHOLE) == Content(((0, BODY),))

@@ -13,7 +13,7 @@ import pytest
 ENDS_S = 5.0
 JOB = """
 import signal, sys, time
-signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where the tests run in the background
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored if the tests run in the background
 from confluent_kafka import Consumer
 from log_partitioner_pipeline import cli
 from log_partitioner_pipeline.jobs import compare

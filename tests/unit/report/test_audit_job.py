@@ -59,7 +59,7 @@ def test_an_audit_is_told_though_its_page_cannot_be_written(
 
 
 def test_an_audit_that_fails_could_not_tell(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever Spark, Kafka or a mistake raises: 2, not a trace's 1, which means findings; a periodic one goes on."""
+    """Any error of Spark, Kafka or the code is a 2, not a trace's 1, which means findings; a periodic audit goes on."""
 
     def broken(*_: object, **__: object) -> None:
         raise ValueError("long overflow\n  at java.lang.Math")

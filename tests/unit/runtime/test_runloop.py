@@ -37,7 +37,7 @@ def give_way(rig: Rig, worker: FakeWorker) -> FakeWorker:
 
 @pytest.mark.parametrize("entries", [1, 40])
 def test_worker_with_an_upper_rate_takes_no_more_in_the_long_run(entries: int) -> None:
-    """Whatever a record holds; it polls at least once a second meanwhile, and takes as much as the rate allows."""
+    """Records may hold one entry or many; it polls at least once a second, and takes as much as the rate allows."""
     rig = Rig(tps=(P0,))
     kafka = settings_of().kafka.model_copy(update={"entries_per_s_max": 100.0})
     worker = rig.owning(rules=Rules().with_settings(kafka=kafka))

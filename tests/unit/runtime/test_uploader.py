@@ -62,7 +62,7 @@ def thing(key: str = "key", body: bytes = b"body", *, shared: bool = False) -> U
 
 
 def test_all_uploads_are_given_in_the_order_they_were_asked_for(bench: Bench) -> None:
-    """Whatever order they finish in."""
+    """They may finish in any order."""
     keys = [f"key-{number}" for number in range(20)]
     assert bench.put(*map(thing, keys)) == keys
     assert len(bench.noted) == len(keys)
@@ -222,7 +222,7 @@ def large(bench: Bench, key: str, size: int, seen: list[int]) -> Upload:
 
 
 def test_bodies_in_memory_are_bounded_by_bytes() -> None:
-    """Whatever the number of threads: what has no room waits for its turn, and all have one."""
+    """The number of threads does not matter: a body without room waits for its turn, and all have one."""
     bench = Bench(threads=8)
     seen: list[int] = []
     size = BODIES_BYTES_MAX // 3 + 1

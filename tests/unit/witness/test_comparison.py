@@ -210,7 +210,7 @@ def test_two_results_of_one_witness_need_the_same_window() -> None:
 
 
 def test_outputs_are_compared_where_their_audit_holds_the_window_of_the_archive() -> None:
-    """Whatever window they were asked for: offsets decide, and the comparison is of the archive's window."""
+    """Offsets decide, not the windows that were asked for; the comparison is of the archive's window."""
     archive = result(CSV, coverage=covering(2, 9, window=(3, 8)))
     window = Window(from_ms=-5, until_ms=99, padding_s=0)
     comparison = compare(archive, result(coverage=covering(3, 8), window=window))

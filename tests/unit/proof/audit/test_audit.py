@@ -542,7 +542,7 @@ class PublishingTopics(CommittingTopics):
 
 @pytest.mark.parametrize("looks", range(5))
 def test_batch_committed_between_two_looks_at_the_output_is_left_out(looks: int) -> None:
-    """Whichever of its messages are seen, its flush record is, too, so that it is known to be one of those."""
+    """If any of its messages is seen, so is its flush record, which tells the audit to leave the batch out."""
     world = clean_world().build()
     later = dict(world.committed)
     world.committed = {APP_0: 2, APP_1: 1}

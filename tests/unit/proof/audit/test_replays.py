@@ -111,7 +111,7 @@ def test_replay_with_other_values_than_its_twin_is_named() -> None:
     "wrong", [{"discarded_replays": 0}, {"discarded_replays": 2}, {"next_ways": {}}, {"next_ways": {"x": (1,)}}]
 )
 def test_flush_record_that_says_something_else_of_ways_is_wrong(wrong: dict[str, Any]) -> None:
-    """Whatever it says is computed again."""
+    """The audit computes all of its numbers again."""
     right = line(0, 2, {}, {WAY.way: (17, 0)}, discarded=1)
     assert not judged([record(0, 17), record(1, 17)], right)[1].counts
     found = judged([record(0, 17), record(1, 17)], msgspec.structs.replace(right, **wrong))
