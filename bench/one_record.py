@@ -111,7 +111,7 @@ def measure(name: str, lane: str) -> Taken:
         recorder.spill_if_large()
         recorded_s, peak = time.process_time(), _peak_mib()
         load, batch = recorder.load(), recorder.close()
-        steps = seal(batch.rows, batch.spool, batch.spans, seal_rules(settings), batch_id="b", is_one_record=True)
+        steps = seal(batch.rows, batch.spool, batch.spans, seal_rules(settings), batch_id="b")
         objects = sum(1 for step in steps if step.finished is not None)
         spool.close()
     sealed_s = time.process_time()

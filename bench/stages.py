@@ -60,7 +60,7 @@ def _flush(recorder: Recorder, settings: Settings, polls: list[Poll], known: set
     recorded_s = time.process_time()
     batch = recorder.close()
     rules = seal_rules(settings)
-    plan = plan_objects(batch.rows, rules, is_one_record=False)
+    plan = plan_objects(batch.rows, rules)
     planned_s = time.process_time()
     steps = Sealing(batch.rows, batch.spool, batch.spans, rules, plan, batch.batch_id).run()
     objects = [step.finished for step in steps if step.finished is not None]

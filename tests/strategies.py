@@ -208,12 +208,11 @@ def sealed_objects(
     spool: BatchSpool,
     rules: SealRules,
     *,
-    is_one_record: bool = False,
     spans: Spans | None = None,
 ) -> list[SealedObject]:
     """Seal rows as one batch, and give its objects in the order in which they were finished."""
     spans = dict.fromkeys(rows.tps, (0, 2**62)) if spans is None else spans
-    steps = list(seal(rows, spool, spans, rules, batch_id="b1", is_one_record=is_one_record))
+    steps = list(seal(rows, spool, spans, rules, batch_id="b1"))
     assert [step.rows for step in steps] == sorted(step.rows for step in steps), "rows are counted as they are written"
     assert not steps or steps[-1].rows == len(rows)
     return [step.finished for step in steps if step.finished is not None]

@@ -63,7 +63,7 @@ def deliver(
     taken = record_all(recorder, poll_of(records), at_once)
     load = recorder.load()
     batch = recorder.close()
-    steps = seal(batch.rows, batch.spool, batch.spans, seal_rules(given), batch_id="b1", is_one_record=False)
+    steps = seal(batch.rows, batch.spool, batch.spans, seal_rules(given), batch_id="b1")
     objects = [step.finished for step in steps if step.finished is not None]
     batch.check(rows_in(objects))
     found = [(batch.spool.load(one.file), one) for one in objects]

@@ -20,7 +20,6 @@ import msgspec
 
 from log_partitioner.avro import container
 from log_partitioner.avro.binary import encode_long
-from log_partitioner.avro.infer import infer_entry
 from log_partitioner.avro.pack_schema import merge
 from log_partitioner.avro.schema import META, row_schema
 from log_partitioner.avro.schema_types import RecordType, join_entries
@@ -55,6 +54,7 @@ from log_partitioner.formats.reference import (
     encode_message,
 )
 from log_partitioner.formats.replay import ReplayMark, encode_replay_mark
+from tests.inferred import infer_entry
 from tests.property.avro_reading import entry_fields, to_datum
 
 ROOT = Path(__file__).parents[2]

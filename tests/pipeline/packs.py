@@ -16,7 +16,6 @@ import fastavro
 import msgspec
 
 from log_partitioner.avro.container import SYNC_BYTES, Codec, block, compressor, header
-from log_partitioner.avro.infer import infer_entry
 from log_partitioner.avro.names import avro_names
 from log_partitioner.avro.pack_schema import merge, projection
 from log_partitioner.avro.schema import RowSchema, row_schema
@@ -35,6 +34,7 @@ from log_partitioner.formats.reference import (
     encode_message,
 )
 from log_partitioner.formats.values import encode_json
+from tests.inferred import infer_entry
 
 BUCKET, TOPIC = "data", "logs"
 KEY = PartitionKey("ann", "2026-03-04", 5)

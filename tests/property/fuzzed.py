@@ -17,7 +17,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from log_partitioner.avro.infer import TooDeepError, infer_entry
+from log_partitioner.avro.infer import TooDeepError
 from log_partitioner.avro.schema_types import RecordType, join_records
 from log_partitioner.config.settings import IdSettings, InputSettings, Settings, TimeSettings, UserSettings
 from log_partitioner.formats.dead_letter import Reason
@@ -34,6 +34,7 @@ from tests.fakes.lanes import assert_alike, settings
 from tests.fakes.messages import SCHEMA as MESSAGES
 from tests.fakes.messages import descriptors
 from tests.fakes.schemas import with_schema
+from tests.inferred import infer_entry
 from tests.property.reading import read_back
 from tests.property.test_second_opinion import as_oracle
 from tests.strategies import AVRO_FIXED, AVRO_LOGICAL, AVRO_PRIMITIVES

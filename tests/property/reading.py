@@ -7,7 +7,6 @@ from typing import Any
 
 import fastavro
 
-from log_partitioner.avro.infer import infer_entry
 from log_partitioner.avro.row_encoder import entry_encoder
 from log_partitioner.avro.schema import row_schema
 from log_partitioner.avro.schema_types import RecordType
@@ -17,6 +16,7 @@ from log_partitioner.proof.oracle.equal import canonical
 from log_partitioner.proof.oracle.expected_schema import type_of_entry
 from log_partitioner.proof.oracle.json_text import Parse, parse_keeping
 from log_partitioner.proof.oracle.published_schema import PublishedSchema
+from tests.inferred import infer_entry
 from tests.property.test_second_opinion import as_oracle, as_parsed
 from tests.strategies import decode_again
 

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from log_partitioner.avro import entry_types as module
 from log_partitioner.avro.entry_types import EntryTypes
-from log_partitioner.avro.infer import TooDeepError, TooManyFieldsError, fit_entry, infer_entry
+from log_partitioner.avro.infer import TooDeepError, TooManyFieldsError, fit_entry
 from log_partitioner.avro.schema_types import RecordType
 from log_partitioner.config.settings import SchemaBounds
+from tests.inferred import infer_entry
 from tests.strategies import LIMITS, SCHEMA_BOUNDS, entries, entries_near, entry_types, times_as_many, values
 
 Entry = dict[str, Any]

@@ -11,12 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from log_partitioner.avro.infer import TooDeepError, fit_entry, infer, infer_entry
+from log_partitioner.avro.infer import TooDeepError, fit_entry, infer
 from log_partitioner.avro.names import avro_names
 from log_partitioner.avro.schema import row_schema, schema_of
 from log_partitioner.avro.schema_types import ArrayType, MapType, RecordType, Scalar, Type, join, join_records, to_map
 from log_partitioner.formats.values import DeclaredMap
 from log_partitioner_pipeline.row_type import type_of
+from tests.inferred import infer_entry
 from tests.property.avro_reading import depth_of
 from tests.strategies import LIMITS, entries, entry_types, names, scalars, times_as_many, types, values
 

@@ -12,13 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from log_partitioner.avro.binary import encode_string
-from log_partitioner.avro.infer import TooDeepError, infer_entry
+from log_partitioner.avro.infer import TooDeepError
 from log_partitioner.avro.row_encoder import SchemaMismatch, entry_encoder
 from log_partitioner.avro.row_meta import encode_id, encode_meta, encode_origin, encode_root
 from log_partitioner.avro.schema import row_schema
 from log_partitioner.avro.schema_types import ArrayType, MapType, RecordType, Scalar, Type, join_records
 from log_partitioner.formats.model import RootLink, TopicPartition
 from log_partitioner.formats.values import Bytes, Date, Decimal, DeclaredMap, Timestamp, encode_json
+from tests.inferred import infer_entry
 from tests.property.avro_reading import entry_fields, to_datum
 from tests.strategies import LIMITS, decode_again, entries_near, entry_types, texts, times_as_many
 

@@ -154,7 +154,7 @@ def filled(bounds: SchemaBounds, todo: Iterable[Any], *, is_fast: bool = False, 
     return batch
 
 
-def sealed(batch: Batch, rules: SealRules, *, is_one_record: bool = False, spans: Any = None) -> list[SealedObject]:
+def sealed(batch: Batch, rules: SealRules, *, spans: Any = None) -> list[SealedObject]:
     """Seal with small numbers of what makes a pack, of bytes in a piece, and of what is written at once."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pack_plan, "FEW_PARTS", 2)
@@ -165,7 +165,7 @@ def sealed(batch: Batch, rules: SealRules, *, is_one_record: bool = False, spans
         patch.setattr(row_writer, "CHUNK_BYTES", 300)
         patch.setattr(seal_module, "ROWS_AT_ONCE", 6)
         patch.setattr(seal_module, "PARTS_AT_ONCE", 4)
-        return sealed_objects(batch.rows, batch.spool, rules, is_one_record=is_one_record, spans=spans)
+        return sealed_objects(batch.rows, batch.spool, rules, spans=spans)
 
 
 def announced(objects: list[SealedObject]) -> list[list[Reference]]:
@@ -293,18 +293,16 @@ def _check_types(rows: list[Row], one: SealedObject, reference: Reference, heade
 
 @pytest.mark.parametrize("bounds", bounds_of)
 @times_as_many(2)
-@given(todo=actions, drawn=rules_of, is_one_record=st.booleans())
+@given(todo=actions, drawn=rules_of)
 def test_rows_come_out_of_their_objects_as_they_went_in(
     bounds: str,
     todo: list[Any],
     drawn: dict[str, Any],
-    is_one_record: bool,  # noqa: FBT001 - drawn
 ) -> None:
     """Any entries of any PartitionKeys, any layout and limits, spilled anywhere: all, once, exact and in order."""
     batch = filled(bounds_of[bounds], todo)
     rules = seal_rules(bounds=batch.bounds, **drawn)
-    objects = sealed(batch, rules, is_one_record=is_one_record)
-    check(batch, objects, rules)
+    check(batch, sealed(batch, rules), rules)
 
 
 @pytest.mark.parametrize("codec", ["zstandard", "deflate", "null"])

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from log_partitioner import native
-from log_partitioner.avro.infer import TooDeepError, infer_entry
+from log_partitioner.avro.infer import TooDeepError
 from log_partitioner.avro.names import original_of
 from log_partitioner.avro.pack_schema import merge
 from log_partitioner.avro.row_encoder import SchemaMismatch, entry_encoder
@@ -29,6 +29,7 @@ from log_partitioner.proof.oracle.judge import Judge
 from log_partitioner.proof.oracle.published_schema import PublishedSchema
 from tests.fakes.lanes import RecordedEntry, recorded, settings
 from tests.fakes.schemas import with_schema
+from tests.inferred import infer_entry
 from tests.property.test_pack_schema import neighbours
 from tests.strategies import (
     LIMITS,

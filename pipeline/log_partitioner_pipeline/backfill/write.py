@@ -183,7 +183,7 @@ class Writer:
     def _seal(self, rows: Rows) -> Iterator[OutboxMessage]:
         """Write rows into objects, upload each as soon as it is finished, and announce all."""
         run, spool = self._run, MemorySpool()
-        sealing = seal(rows, spool, self._spans, self._seal_rules, batch_id=run.batch_id, is_one_record=False)
+        sealing = seal(rows, spool, self._spans, self._seal_rules, batch_id=run.batch_id)
         finished = (one._replace(number=next(self._numbers)) for _, one in sealing if one is not None)
         uploaded = list(self._pool.map(partial(self._upload, spool), finished))  # submits while `finished` goes on
         written = rows_in(one.sealed for one in uploaded).total()

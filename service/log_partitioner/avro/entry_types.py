@@ -1,8 +1,8 @@
 """Entry -> its type, made once per shape: keys and Python types of an object almost always determine its type.
 
 Values that a shape leaves open are looked at in every object: integers beyond 53 bits, nested objects (by their own
-shapes) and arrays. The result equals that of `infer.infer_entry` and `fit_entry`. Equal types are one object, so that
-comparing types costs nothing.
+shapes) and arrays. The result equals that of `infer.infer` for each field, then `fit_entry`. Equal types are one
+object, so that comparing types costs nothing.
 """
 
 from __future__ import annotations

@@ -42,15 +42,6 @@ class TooManyFieldsError(ValueError):
     """An entry has more top-level fields than one schema may have."""
 
 
-def infer_entry(entry: dict[str, Any], limits: SchemaBounds) -> RecordType:
-    """Infer the type of one entry; its top level is a record however many keys it has.
-
-    Raises:
-        TooDeepError: the entry nests deeper than `limits.json_depth_max`.
-    """
-    return RecordType({name: infer(value, limits, depth=2) for name, value in entry.items()})
-
-
 def infer(value: Any, limits: SchemaBounds, *, depth: int) -> Type:
     """Infer the type of a value; `depth` is the one an object or array has in this position.
 

@@ -7,7 +7,7 @@ in the order of the records, so that nothing tells afterwards which one a row ca
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, date, datetime
+from datetime import UTC, date
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -21,6 +21,7 @@ from log_partitioner.input.formats import format_of
 from log_partitioner.input.framing import PLAIN_PREFIXES, SCHEMA_HEADER
 from log_partitioner.partitioning.event_time import EARLIEST_US, LATEST_US
 from log_partitioner.partitioning.locate import is_plain
+from log_partitioner.partitioning.partitioner import date_and_hour_in
 
 if TYPE_CHECKING:
     import log_partitioner_native
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 PATHS_MAX = 32  # of users, times, ids and an envelope together
 LARGE_BYTES = 64 * 1024  # a larger record is taken by itself: it may need a batch of its own
+_, _date_and_hour = date_and_hour_in(UTC)
 _EPOCH_ORDINAL = date(1970, 1, 1).toordinal()
 _HOURS = 24
 TYPES_BYTES_MAX = 64 * 1024 * 1024  # of all types that are known
@@ -227,12 +229,6 @@ class FastLane:
             [self._rules_of.get(tp.topic, 0) for tp in poll.tps],
         )
         return columns
-
-
-@lru_cache(maxsize=10_000)
-def _date_and_hour(hours: int) -> tuple[str, int]:
-    moment = datetime.fromtimestamp(hours * 3600, tz=UTC)
-    return moment.date().isoformat(), moment.hour
 
 
 @lru_cache(maxsize=10_000)

@@ -105,10 +105,9 @@ class Plan(NamedTuple):
     replaces: Mapping[int, int]
 
 
-def plan_objects(rows: Rows, rules: SealRules, *, is_one_record: bool = False) -> Plan:
-    """Plan the objects of a batch; one record that makes many PartitionKeys is packed under every layout."""
-    order = rows.in_order()
-    layout: Layout = "auto" if is_one_record and rules.layout == "file" else rules.layout
+def plan_objects(rows: Rows, rules: SealRules) -> Plan:
+    """Plan the objects of a batch."""
+    order, layout = rows.in_order(), rules.layout
     parts = list(_cut(rows, order, rules))
     parts_of_key = Counter(part.key for part in parts)
     if layout == "file" or (layout == "auto" and len(parts_of_key) <= FEW_PARTS):

@@ -111,16 +111,13 @@ class _Writing:
         )
 
 
-def seal(
-    rows: Rows, spool: BatchSpool, spans: Spans, rules: SealRules, *, batch_id: str, is_one_record: bool
-) -> Iterator[Step]:
+def seal(rows: Rows, spool: BatchSpool, spans: Spans, rules: SealRules, *, batch_id: str) -> Iterator[Step]:
     """Write all objects of a batch, some rows at a time; the caller may stop between two steps.
 
     Raises:
         SpoolError: the disk refused.
     """
-    plan = plan_objects(rows, rules, is_one_record=is_one_record)
-    return Sealing(rows, spool, spans, rules, plan, batch_id).run()
+    return Sealing(rows, spool, spans, rules, plan_objects(rows, rules), batch_id).run()
 
 
 class Sealing:

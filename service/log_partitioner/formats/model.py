@@ -64,6 +64,11 @@ def readable(headers: Headers) -> tuple[Headers, str | None]:
     return headers, None
 
 
+def last_header(headers: Headers, name: str) -> bytes | None:
+    """Return the value of the last header of a name; None if there is none, or if it has no value."""
+    return next((value for header, value in reversed(headers) if header == name), None)
+
+
 class PartitionKey(NamedTuple):
     """The key by which data is partitioned: user, date `YYYY-MM-DD` and hour 0-23 in the partition zone."""
 

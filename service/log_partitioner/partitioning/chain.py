@@ -17,7 +17,7 @@ from typing import Annotated
 
 import msgspec
 
-from log_partitioner.formats.model import CHAIN_HEADER, RootLink, SourceRecord, WayPlace
+from log_partitioner.formats.model import CHAIN_HEADER, RootLink, SourceRecord, WayPlace, last_header
 from log_partitioner.formats.offset_metadata import WAYS_BYTES_MAX, Ways
 
 TopicName = Annotated[str, msgspec.Meta(max_length=249)]
@@ -49,14 +49,9 @@ _link_decoder = msgspec.json.Decoder(_Link)
 _named_decoder = msgspec.json.Decoder(Annotated[list[_NamedLink], msgspec.Meta(min_length=1)])
 
 
-def _chain_of(record: SourceRecord) -> bytes:
-    """Return the text of a record's chain; empty if it has none."""
-    return next((value for name, value in reversed(record.headers) if name == CHAIN_HEADER), None) or b""
-
-
 def root_of(record: SourceRecord) -> RootLink | None:
     """Return the first link of a record's chain; None if there is no chain, or it cannot be read."""
-    if not (text := _chain_of(record)):
+    if not (text := last_header(record.headers, CHAIN_HEADER)):
         return None
     try:
         links = _chain_decoder.decode(text)
@@ -71,7 +66,7 @@ def place_of(record: SourceRecord) -> WayPlace | None:
     if record.unreadable is not None:
         return None
     try:
-        links = _named_decoder.decode(_chain_of(record))
+        links = _named_decoder.decode(last_header(record.headers, CHAIN_HEADER) or b"")
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return None
     way = json.dumps([(link.topic, link.partition, link.by) for link in links], separators=(",", ":"))

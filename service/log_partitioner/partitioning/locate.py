@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from log_partitioner.config.section import INSIDE, parse_path
-from log_partitioner.formats.model import SourceRecord
+from log_partitioner.formats.model import SourceRecord, last_header
 from log_partitioner.input.json_text import JsonDecoder, UndecodableError
 
 _inner = JsonDecoder(keep_inexact_text=False)
@@ -36,7 +36,7 @@ def compile_path(path: str) -> Locate:
     begin, keys = parse_path(path)
     match begin:
         case "header":
-            return lambda _entry, _envelope, record: _header(record, keys[0])
+            return lambda _entry, _envelope, record: _text(last_header(record.headers, keys[0]))
         case "key" if not keys:
             return lambda _entry, _envelope, record: _text(record.key)
         case "key":
@@ -55,13 +55,6 @@ def _walk(value: Any, keys: tuple[str, ...]) -> Any:
             return None
         value = value.get(key)
     return value
-
-
-def _header(record: SourceRecord, name: str) -> str | None:
-    for header, value in reversed(record.headers):
-        if header == name:
-            return _text(value)
-    return None
 
 
 def _text(value: bytes | None) -> str | None:

@@ -45,7 +45,7 @@ class Partitioner:
         self._no_users = frozenset(settings.user.no_values)
         paths = (settings.user.paths, settings.time.paths, settings.id.paths)
         self._users, self._times, self._ids = map(_compiled, paths)
-        self._unit_us, self._date_and_hour = _date_and_hour_in(settings.partition.zone)
+        self._unit_us, self._date_and_hour = date_and_hour_in(settings.partition.zone)
 
     def partition(
         self, entry: dict[str, Any], envelope: dict[str, Any] | None, record: SourceRecord
@@ -129,7 +129,7 @@ def as_name(value: Any) -> str | None:
     return str(value) if type(value) is int or isinstance(value, str) else None
 
 
-def _date_and_hour_in(zone: tzinfo) -> tuple[int, Callable[[int], tuple[str, int]]]:
+def date_and_hour_in(zone: tzinfo) -> tuple[int, Callable[[int], tuple[str, int]]]:
     """Return a span in microseconds that never crosses an hour of a zone, and a function: its number -> date, hour."""
     unit_s = 3600 if zone is UTC or str(zone) == "UTC" else 1
 

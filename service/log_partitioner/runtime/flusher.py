@@ -32,7 +32,7 @@ from log_partitioner.batch.messages import (
     stored_apart,
     stored_object,
 )
-from log_partitioner.batch.pack_plan import FEW_PARTS, seal_rules
+from log_partitioner.batch.pack_plan import FEW_PARTS, SealRules, seal_rules
 from log_partitioner.batch.seal import SealedObject, seal
 from log_partitioner.boundary import Membership, Message, SentFlush
 from log_partitioner.config.settings import Settings
@@ -123,7 +123,7 @@ class Flusher:
         uploads_end = Deadline(deadline.at_s - self._budget.commit_budget_s, deadline.now_s)
         steps = FlushSteps(len(batch.rows), uploads_end.at_most(self._budget.upload_deadline_s))
         try:
-            sealed = self._seal(batch, steps, must_pack=_must_pack(batch, reason))
+            sealed = self._seal(batch, self._rules_for(batch, reason), steps)
             uploaded, letter_keys = self._upload(batch, sealed, steps)
             announced, flush_record = self._announce(batch, uploaded, reason, steps)
             steps.deadline = deadline.at_most(self._budget.commit_budget_s)
@@ -156,13 +156,17 @@ class Flusher:
             objects = partition_keys
         return FlushWork(entries, row_bytes, objects, partition_keys + dead_letters + letter_bytes // 1024)
 
-    def _seal(self, batch: ClosedBatch, steps: FlushSteps, *, must_pack: bool) -> list[SealedObject]:
+    def _rules_for(self, batch: ClosedBatch, reason: FlushReason) -> SealRules:
+        """Return the rules of sealing: a record that alone passes a limit can be flushed only if it is packed."""
+        rows, rules = batch.rows, self.seal_rules
+        is_one_record = len(rows) and (rows.tp_of[0], rows.offsets[0]) == (rows.tp_of[-1], rows.offsets[-1])
+        must_pack = rules.layout == "file" and reason not in ROUTINE and is_one_record
+        return rules._replace(layout="auto") if must_pack else rules
+
+    def _seal(self, batch: ClosedBatch, rules: SealRules, steps: FlushSteps) -> list[SealedObject]:
         """Write all objects to the spool; uploads begin afterwards, or both would wait for each other's turns."""
         rows, sealed = batch.rows, []
-        sealing = seal(
-            rows, batch.spool, batch.spans, self.seal_rules, batch_id=batch.batch_id, is_one_record=must_pack
-        )
-        for done, finished in sealing:
+        for done, finished in seal(rows, batch.spool, batch.spans, rules, batch_id=batch.batch_id):
             steps.rows_sealed = done
             if finished is not None:
                 sealed.append(finished)
@@ -390,11 +394,3 @@ class Flusher:
         letter_bytes = sum(letter.memory_bytes for letter in letters)
         work = self._work(len(rows), rows.text_bytes, len(rows.keys), len(letters), letter_bytes)
         self.cost = self.cost.after(work, *steps.so_far())
-
-
-def _must_pack(batch: ClosedBatch, reason: FlushReason) -> bool:
-    """Return whether one record alone passed a limit: packed under every layout, it can be flushed."""
-    rows = batch.rows
-    if reason in ROUTINE or not len(rows):
-        return False
-    return (rows.tp_of[0], rows.offsets[0]) == (rows.tp_of[-1], rows.offsets[-1])

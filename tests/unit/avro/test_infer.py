@@ -5,10 +5,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from log_partitioner.avro.infer import TooDeepError, TooManyFieldsError, fit_entry, infer, infer_entry
+from log_partitioner.avro.infer import TooDeepError, TooManyFieldsError, fit_entry, infer
 from log_partitioner.avro.schema_types import ArrayType, MapType, RecordType, Scalar
 from log_partitioner.config.settings import SchemaBounds
 from log_partitioner.formats.values import Bytes, Date, Decimal, DeclaredMap, Timestamp
+from tests.inferred import infer_entry
 
 T = Scalar
 R = RecordType

@@ -47,9 +47,9 @@ def type_of(rows: Rows, part: Part) -> RecordType:
     return rows.types.type_of(part.entry_type)
 
 
-def plan(rows: Rows, bounds: SchemaBounds = WIDE, *, is_one_record: bool = False, **rules: Any) -> Plan:
+def plan(rows: Rows, bounds: SchemaBounds = WIDE, **rules: Any) -> Plan:
     """Plan objects by the usual rules, or some others, and check what holds for every plan."""
-    made = plan_objects(rows, RULES._replace(bounds=bounds, **rules), is_one_record=is_one_record)
+    made = plan_objects(rows, RULES._replace(bounds=bounds, **rules))
     at = 0
     for part in made.parts:
         assert part.begin == at, "parts stand one behind the other"
@@ -143,26 +143,23 @@ def test_partition_key_whose_header_would_be_much_of_its_object_is_packed() -> N
 
 
 @pytest.mark.parametrize(
-    ("layout", "count", "is_one_record", "packed"),
+    ("layout", "count", "packed"),
     [
-        ("auto", FEW_PARTS, False, False),
-        ("auto", FEW_PARTS + 1, False, True),
-        ("auto", FEW_PARTS + 1, True, True),
-        ("pack", 1, False, True),
-        ("file", 500, False, False),
-        ("file", FEW_PARTS, True, False),
-        ("file", 500, True, True),
-        ("pack", 2, True, True),
+        ("auto", FEW_PARTS, False),
+        ("auto", FEW_PARTS + 1, True),
+        ("auto", 500, True),
+        ("pack", 1, True),
+        ("pack", 2, True),
+        ("file", 500, False),
     ],
 )
 def test_layout_decides_whether_partition_keys_are_packed(
     layout: str,
     count: int,
-    is_one_record: bool,  # noqa: FBT001 - a case
     packed: bool,  # noqa: FBT001 - a case
 ) -> None:
-    """`auto` leaves a few as files; one record that makes many PartitionKeys is packed under every layout."""
-    made = plan(rows_of(users(count)), layout=layout, is_one_record=is_one_record)
+    """`auto` leaves a few as files."""
+    made = plan(rows_of(users(count)), layout=layout)
     assert groups(made) == [0 if packed else None] * count
     assert len(made.merged) == packed
 

@@ -92,7 +92,7 @@ def test_message_ends_at_its_bytes_and_has_what_its_lines_point_to(monkeypatch: 
 def test_steps_tell_how_far_sealing_has_come_and_a_caller_may_stop() -> None:
     """Between two objects: what is written so far lies in the spool until the batch is deleted."""
     spool, rows = opened(), keyed_rows([(f"user-{n}", 10, {"a": n}) for n in range(300)])
-    steps = seal(rows, spool, {A: (0, 20)}, seal_rules(layout="file"), batch_id="b1", is_one_record=False)
+    steps = seal(rows, spool, {A: (0, 20)}, seal_rules(layout="file"), batch_id="b1")
     assert [next(steps).rows for _ in range(3)] == [PARTS_AT_ONCE] * 3
     steps.close()  # type: ignore[attr-defined]
     assert len(spool.objects) == 3
@@ -103,7 +103,7 @@ def test_pack_is_finished_with_its_last_rows() -> None:
     """Steps of a pack give no object until it is full or over; in each so many rows are written at most."""
     rows = keyed_rows([(f"user-{n}", 10, {"a": n}) for n in range(2 * PARTS_AT_ONCE + 1)])
     steps: list[Step] = list(
-        seal(rows, opened(), {A: (0, 20)}, seal_rules(), batch_id="b1", is_one_record=False)
+        seal(rows, opened(), {A: (0, 20)}, seal_rules(), batch_id="b1")
     )  # fmt: skip
     assert [step.finished is None for step in steps] == [True] * 3 + [False]
     assert [step.rows for step in steps] == [PARTS_AT_ONCE, 2 * PARTS_AT_ONCE, *[2 * PARTS_AT_ONCE + 1] * 2]
@@ -115,9 +115,7 @@ def test_step_is_bounded_by_the_bytes_of_its_rows(*, is_fast: bool, monkeypatch:
     monkeypatch.setattr(row_writer, "CHUNK_BYTES", 5_000)
     some = [(f"user-{n}", 10, {"a": [0] * 1_000}) for n in range(20)]
     rules = seal_rules(layout="pack", codec="zstandard")
-    steps = list(
-        seal(keyed_rows(some, is_fast=is_fast), opened(), {A: (0, 20)}, rules, batch_id="b1", is_one_record=False)
-    )
+    steps = list(seal(keyed_rows(some, is_fast=is_fast), opened(), {A: (0, 20)}, rules, batch_id="b1"))
     assert [step.rows for step in steps] == [3, 6, 9, 12, 15, 18, 20, 20]
 
 
@@ -153,7 +151,7 @@ def test_sync_marker_is_of_the_batch() -> None:
     markers = set()
     for batch_id in ("b1", "b2"):
         spool = opened()
-        steps = seal(rows, spool, {A: (0, 1)}, seal_rules(), batch_id=batch_id, is_one_record=False)
+        steps = seal(rows, spool, {A: (0, 1)}, seal_rules(), batch_id=batch_id)
         (one,) = [step.finished for step in steps if step.finished is not None]
         markers.add(spool.load(one.file)[-16:])
     assert len(markers) == 2

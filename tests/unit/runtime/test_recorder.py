@@ -53,7 +53,7 @@ class Bench:
     def objects(self, batch: ClosedBatch) -> list[tuple[SealedObject, list[dict[str, Any]]]]:
         """Seal a batch, an object for each PartitionKey, and read what was written."""
         rules = SEAL_RULES._replace(bounds=self.bounds, layout="file")
-        steps = seal(batch.rows, batch.spool, batch.spans, rules, batch_id=batch.batch_id, is_one_record=False)
+        steps = seal(batch.rows, batch.spool, batch.spans, rules, batch_id=batch.batch_id)
         sealed = [step.finished for step in steps if step.finished is not None]
         return [(one, [*fastavro.reader(io.BytesIO(batch.spool.load(one.file)))]) for one in sealed]
 

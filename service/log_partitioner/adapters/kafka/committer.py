@@ -24,7 +24,7 @@ from log_partitioner.adapters.kafka.errors import (
     without_end,
     without_topic,
 )
-from log_partitioner.adapters.kafka.log import Brokers, describe, make_client
+from log_partitioner.adapters.kafka.log import Brokers, fields_of, make_client
 from log_partitioner.adapters.kafka.values import position
 from log_partitioner.boundary import Clock, Membership, Message
 from log_partitioner.control.deadline import Deadline
@@ -136,7 +136,7 @@ class KafkaCommitter:
                     raise CommitAbortedError(what, code=problem.name()) from error
                 patience.require()
                 if problem.code() != TIMED_OUT and (times := self.brokers.pace.times(problem.code())):
-                    self._log.warning("init_transactions_repeated", **describe(problem), times=times)
+                    self._log.warning("init_transactions_repeated", **fields_of(problem), times=times)
         self.brokers.answered()
         self.trouble = None if self.trouble == unended else self.trouble
         self._ready = producer
@@ -292,7 +292,7 @@ class KafkaCommitter:
                 if problem.txn_requires_abort():
                     raise self._aborted(producer, error, deadline) from error
                 if problem.retriable() and not is_fatal(problem) and not deadline.has_passed():
-                    self._log.warning("commit_transaction_repeated", **describe(problem))
+                    self._log.warning("commit_transaction_repeated", **fields_of(problem))
                     continue
                 raise CommitUnknownError(problem.str(), code=problem.name()) from error
             else:
@@ -312,7 +312,7 @@ class KafkaCommitter:
             self.patience_of_flush.ask(partial(producer.abort_transaction, until.timeout_s()))
         except (KafkaException, SystemError, LeavingError) as failure:
             why = _problem_of(failure)
-            self._log.warning("abort_failed", **(describe(why) if why else {"message": str(failure)}))
+            self._log.warning("abort_failed", **(fields_of(why) if why else {"message": str(failure)}))
         if problem is None:
             code = "BUFFER_FULL" if isinstance(error, BufferError) else type(error).__name__
             return CommitAbortedError(str(error), code=code)

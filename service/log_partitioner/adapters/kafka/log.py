@@ -219,8 +219,8 @@ def _made(kind: Callable[..., C], options: dict[str, Any], logger: logging.Logge
         raise TokenError("no token to log in to Kafka with") from error
 
 
-def describe(error: KafkaError) -> dict[str, Any]:
-    """Put an error into fields."""
+def fields_of(error: KafkaError) -> dict[str, Any]:
+    """Return an error as fields of a log line."""
     return {
         "code": error.name(),
         "message": error.str(),
