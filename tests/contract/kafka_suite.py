@@ -170,7 +170,7 @@ class ConsumerContract:
         assert reading.offsets(first) == list(range(5, 21))
 
     def test_paused_hands_nothing_over_and_goes_on_where_it_was(self, kafka: Kafka, reading: Reading) -> None:
-        """Also after a seek while paused."""
+        """A seek during the pause counts, too."""
         first, _ = kafka.tps
         kafka.append(first, b"a", b"b")
         reading.until(lambda: len(reading.offsets(first)) == 2)
@@ -221,7 +221,7 @@ class ConsumerContract:
         one.consumer.close()
 
     def test_committed_offset_that_is_none_is_none(self, kafka: Kafka, reading: Reading) -> None:
-        """And a committed one is what was committed, 0 too, with its metadata."""
+        """A committed one comes as it was committed, 0 too, with its metadata."""
         first, second = kafka.tps
         start = CommittedOffset(0, metadata='{"a": "é"}')
         assert {first: None, second: None} == reading.consumer.committed([first, second], deadline=soon(kafka))

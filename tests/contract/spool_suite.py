@@ -17,7 +17,7 @@ class SpoolContract:
     LIMIT = 10_000
 
     def test_pieces_are_read_back_in_any_order(self, spool: Spool) -> None:
-        """Pieces lie one behind the other in one file; also an empty one."""
+        """Pieces lie one behind the other in one file; a piece may be empty."""
         batch = spool.open("b1")
         pieces = [batch.append(data) for data in (b"first", b"", b"second")]
         assert [batch.read(piece) for piece in reversed(pieces)] == [b"second", b"", b"first"]
@@ -100,7 +100,7 @@ class SpoolContract:
             spool.open("b2")
 
     def test_deleted_batch_is_gone_and_there_is_room_again(self, spool: Spool) -> None:
-        """Also after a refusal: a batch that is too large is discarded, not the worker."""
+        """This holds after a refusal, too: a batch that is too large is discarded, and the worker goes on."""
         batch = spool.open("b1")
         piece = batch.append(b"x" * (self.LIMIT - 10))
         file = batch.create(0)

@@ -127,7 +127,7 @@ def test_help_of_every_command_fits_a_terminal_of_80_columns(monkeypatch: pytest
 
 @pytest.mark.parametrize("program", sorted(PROGRAMS))
 def test_help_of_every_command_has_an_example_that_exists_and_its_exit_codes(program: str) -> None:
-    """Also what it does, and a page to read on."""
+    """It also says what the command does, and names a page to read on."""
     parser = PROGRAMS[program]()
     (inner,) = (one for one in parser._actions if isinstance(one, argparse._SubParsersAction))
     bare = [name for name, command in inner.choices.items() if not (command.description and command.epilog)]

@@ -21,7 +21,7 @@ def expressions_of(text: str) -> list[str]:
 
 @pytest.mark.parametrize("name", DASHBOARDS)
 def test_dashboard_asks_for_metrics_that_exist(name: str) -> None:
-    """Also not for a histogram without its `_bucket`; those of any process are beside ours."""
+    """A histogram without its `_bucket` does not exist; metrics of any process stand beside the worker's."""
     text = PrometheusMetrics().exposition().decode()
     known = metric_names() | set(re.findall(r"^(process_\w+) ", text, re.MULTILINE))
     expressions = expressions_of(DASHBOARDS[name])

@@ -80,7 +80,7 @@ def test_alerts_each_have_severity_summary_runbook_and_a_test() -> None:
 
 
 def test_every_page_stands_in_a_list_of_the_site() -> None:
-    """And each entry of a list is a page; decisions have a list of their own."""
+    """Each entry of a list is a page; decisions have a list of their own."""
     lists = re.findall(r"```\{toctree\}\n(.*?)```", (ROOT / "docs" / "index.md").read_text(encoding="utf-8"), re.DOTALL)
     entries = [line for block in lists for line in block.splitlines() if line and not line.startswith(":")]
     listed = [re.sub(r".*<(.*)>", r"\1", entry) for entry in entries]

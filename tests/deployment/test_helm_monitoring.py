@@ -31,7 +31,7 @@ def _prometheus_says(scratch: Path, test: dict[str, Any], rules: dict[str, Any] 
     ("kind", "endpoints"), [("podMonitor", "podMetricsEndpoints"), ("serviceMonitor", "endpoints")]
 )
 def test_chart_monitor_says_how_its_release_is_scraped(tmp_path: Path, kind: str, endpoints: str) -> None:
-    """Also from another namespace; labels of values select it, and the pods or the Service are those of the release."""
+    """It may be in another namespace; labels of values select it, and it selects the release's pods or Service."""
     relabeling = '{"targetLabel": "cluster", "replacement": "c"}'
     manifests = manifests_of(
         tmp_path,

@@ -646,7 +646,7 @@ def _problems(case: Case, outcome: Outcome) -> Iterator[str]:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_entries_stand_under_their_user_date_and_hour(kind: str, outcomes: Callable[[str], Outcome]) -> None:
-    """The reference of each row names what is the entry's; so does the key of an object that has one user."""
+    """The reference of each row names the entry's PartitionKey; so does the key of an object that has one user."""
     outcome = outcomes(kind)
     for found in outcome.objects:
         user, date, hour = found.reference.partition_key

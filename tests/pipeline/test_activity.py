@@ -209,7 +209,7 @@ def test_order_of_references_does_not_matter(delivered: Delivered, lake_of: Call
 
 @pytest.mark.parametrize("zone", ["Asia/Kolkata", pytest.param("America/St_Johns", marks=pytest.mark.sweep)])
 def test_hours_are_those_of_the_zone(zone: str, delivered: Delivered, lake_of: Callable[..., Lake]) -> None:
-    """Also where they begin in the middle of those by which the table is partitioned."""
+    """They may begin in the middle of the hours by which the table is partitioned."""
     lake = lake_of(delivered.deployment, **SHORT, LOGP_PARTITION__ZONE=zone)
     materialize(lake, commits=2)
     count(lake)

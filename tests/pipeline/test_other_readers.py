@@ -74,7 +74,7 @@ def test_pack_is_read_by_ranges_and_whole_by_other_readers(delivered: Deployment
 
 
 def test_lines_of_the_page_for_java_are_of_the_program() -> None:
-    """Which the other test runs."""
+    """The other test runs that program."""
     (lines,) = re.findall(r"```java\n(.+?)```", PAGE.read_text(), re.DOTALL)
     assert textwrap.indent(lines, " " * 8) in PROGRAM.read_text()
 

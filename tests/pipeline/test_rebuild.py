@@ -109,7 +109,7 @@ def test_driver_that_is_overtaken_changes_nothing(point: str, lake: Lake) -> Non
 
 
 def test_entries_that_only_the_old_table_has_are_not_given_up(deployment: ByHand, lake: Lake) -> None:
-    """Those of retired objects, and of references that neither topic nor table knows any more: it keeps its place."""
+    """If objects are retired, or neither topic nor table knows references any more, the old table keeps its place."""
     retired = RetiredObjects(lake.spark, lake.settings)
     retired.ensure()
     lake.spark.sql(

@@ -105,7 +105,7 @@ def test_every_table_is_of_one_group_and_exact(
 def test_group_that_never_was_could_not_tell(
     kafka: KafkaHelper, s3: S3Helper, names: Names, lake_of: Callable[..., Lake]
 ) -> None:
-    """And is told which groups there are."""
+    """The audit names the groups that there are."""
     production = ByHand(kafka=kafka, s3=s3, names=names, layout="pack", partitions=2)
     delivered(production, 0)
     lake = lake_of(production, **{GROUP: "typo"})

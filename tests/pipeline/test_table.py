@@ -424,7 +424,7 @@ def test_what_others_do_is_told(statement: str, told: str, session: SparkSession
 
 
 def test_a_snapshot_shows_columns_that_were_dropped_since(session: SparkSession, table_of: Make) -> None:
-    """Which is why what is about to be relied on is read from the table as it is, not as of a snapshot."""
+    """For this reason jobs read the columns from the table as it is, not as of a snapshot."""
     table = table_of()
     snapshot_id = looked_at(table).snapshot_id
     session.sql(f"ALTER TABLE {table.name} DROP COLUMN _rest")

@@ -49,7 +49,7 @@ def test_names_are_plain(name: str) -> None:
 
 @given(_KINDS, _KINDS)
 def test_a_joined_kind_takes_both(one: Kind, other: Kind) -> None:
-    """Or there is none; structs have the columns of both, and the first one's if they disagree."""
+    """Two kinds may have no joined one; structs have the columns of both, and the first one's if they disagree."""
     joined = join(one, other)
     assert join(one, one) == one
     if joined is not None:
@@ -76,7 +76,7 @@ def test_a_table_only_grows_and_never_beyond_its_room(
 
 @given(_WANTED)
 def test_with_room_for_all_each_name_has_a_column(wanted: list[Struct]) -> None:
-    """That of the first values under it; an integer is a double if other numbers came with it."""
+    """The first values under a name give its column; an integer is a double if other numbers came with it."""
     table = admit(Struct(), wanted, columns_max=10_000)
     for struct in wanted:
         for name, column in struct.columns.items():

@@ -51,7 +51,7 @@ def inferred(entry: Entry, bounds: SchemaBounds) -> Outcome:
 @times_as_many(4)
 @given(some_entries)
 def test_type_of_any_entry_is_the_inferred_one(bounds: SchemaBounds, some: list[Entry]) -> None:
-    """Also of entries that are refused, and the second time; nested ones beyond depth, keys and integers included."""
+    """This holds the second time, too, and for refused entries: too deep, or with refused keys or integers."""
     types = EntryTypes(bounds)
     for entry in (*some, *some):
         assert known(types, entry) == inferred(entry, bounds)

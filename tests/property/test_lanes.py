@@ -350,7 +350,7 @@ def test_records_of_several_entries_are_taken(form: bytes, given_settings: Setti
 
 
 def test_records_of_topics_with_and_without_a_lane_are_read_each_by_its_own_rules() -> None:
-    """In one poll; those of a topic without one are given to no compiled code, and count as given back by none."""
+    """One poll may mix them; compiled code gets no record of a topic without a lane, and so gives none back."""
     text = _encode({"user": "ann", "time": NOW_S})
     values = {
         "app": text,
@@ -439,7 +439,7 @@ def test_plain_records_weigh_their_entries_and_their_kib() -> None:
 
 
 def test_entries_without_a_time_are_taken_where_the_timestamp_stands_in() -> None:
-    """And counted as such; else each is a dead letter of Python's."""
+    """They count as such; without that setting each is a dead letter of Python's lane."""
     values = [_encode({"user": "ann", "n": n}) for n in range(100)]
     records = [SourceRecord(TPS[0], n, NOW_S * 1000, b"bob", value, ()) for n, value in enumerate(values)]
     fast, strict = deliver(records, PLAIN, is_fast=True), deliver(records, LINES, is_fast=True)
@@ -461,7 +461,7 @@ def test_topic_partitions_without_a_row_change_no_plan() -> None:
 
 
 def test_types_that_take_too_much_are_forgotten_with_the_next_batch() -> None:
-    """And those of the batch before stay its own."""
+    """The types of the batch before stay its own."""
     lane = FastLane(settings(), bytes_max=20_000)
     made = [lane.begin()]
     for batch in range(40):

@@ -34,7 +34,7 @@ def test_that_logs() -> None:
 
 
 def test_that_looks_at_its_lines() -> None:
-    """Which do not come to any output then."""
+    """They do not come to any output then."""
     with capture_logs():
         structlog.get_logger().info("told", user=canaries.USER)
 

@@ -100,7 +100,7 @@ def test_sources_win_in_their_order(environment: pytest.MonkeyPatch, tmp_path: P
 def test_topic_has_its_own_settings_and_the_workers_for_the_others(
     environment: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """From a file as from a variable; also the content of a file goes along to where the file is not."""
+    """They come from a file or from a variable; a schema file's text goes along to machines without the file."""
     schema = tmp_path / "log.avsc"
     schema.write_text('{"type": "map", "values": "string"}')
     file = tmp_path / "settings.toml"
@@ -127,7 +127,7 @@ def test_topic_has_its_own_settings_and_the_workers_for_the_others(
 
 @pytest.mark.parametrize("linked", [False, True])
 def test_secret_files_hold_nested_settings(environment: pytest.MonkeyPatch, tmp_path: Path, linked: bool) -> None:  # noqa: FBT001 - a case
-    """One file a secret, named by its setting; also behind the links of a Kubernetes volume."""
+    """Each secret has a file, named by its setting; the links of a Kubernetes volume are followed."""
     directory = tmp_path / "..2026_01_01" if linked else tmp_path
     directory.mkdir(exist_ok=True)
     contents = {
@@ -192,7 +192,7 @@ def test_list_or_object_that_is_none_is_named_with_an_example(
      ('["a,b"]', ("a,b",))],
 )  # fmt: skip
 def test_list_takes_commas_as_well_as_json(environment: pytest.MonkeyPatch, text: str, names: tuple[str, ...]) -> None:
-    """Also what an env file leaves in its quotes; JSON is for names with commas in them."""
+    """Quotes that an env file leaves are taken off; JSON is for names with commas in them."""
     environment.setenv("LOGP_USER__PATHS", text)
     assert load().user.paths == names
 
@@ -649,7 +649,7 @@ def test_version_is_told_without_any_setting(
     main: Callable[[list[str]], int],
     name: str,
 ) -> None:
-    """That of the package, as the worker says it at its start; neither brokers nor a command are needed."""
+    """It is the package's version, as the worker says it at its start; no brokers and no command are needed."""
     for variable in MINIMAL:
         environment.delenv(variable)
     with pytest.raises(SystemExit) as done:

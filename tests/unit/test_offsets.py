@@ -201,7 +201,7 @@ def test_what_a_person_has_set_a_person_takes_back(back: Target) -> None:
 
 
 def test_offset_that_is_set_back_by_hand_is_gone_on_at_for_ever() -> None:
-    """Also by who owns it after the first commit behind it; flush records of before say no more where to go on."""
+    """An owner after the first commit behind it does so, too; earlier flush records do not count any more."""
     rig, _ = flushed()
     assert carry_out(rig, to(rig, 2, 0)) == {P0: 2, P1: 4}
     rig.broker.starts[P0] = 2

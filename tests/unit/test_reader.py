@@ -138,7 +138,7 @@ def test_value_that_contradicts_its_schema_is_refused() -> None:
 
 
 class Topics(BrokerTopics):
-    """Those of a rig, none of whose messages is of before any time that is asked for."""
+    """Topics of a rig; each time that is asked for is before all messages."""
 
     def offsets_at(self, tps: Iterable[TopicPartition], timestamp_ms: int) -> dict[TopicPartition, int | None]:
         """Return the first offset."""
@@ -252,7 +252,7 @@ def test_table_of_pandas_has_times_as_such_and_numbers() -> None:
 def test_library_that_is_not_installed_is_named(
     missing: str, make: Callable[[Iterable[Entry]], object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Neither is needed to read."""
+    """No such library is needed to read."""
     monkeypatch.setitem(sys.modules, missing, None)
     with pytest.raises(ImportError, match=f"tables of entries need {missing}: pip install {missing}"):
         make([])

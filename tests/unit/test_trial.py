@@ -65,7 +65,7 @@ def test_sample_shows_user_time_id_and_partition_key_of_entries_and_reasons_of_t
 
 
 def test_sample_of_which_nothing_matches_shows_fields_and_one_entry_of_each_reason() -> None:
-    """Also behind the first ten; a field of entries that no record has is counted."""
+    """A reason behind the first ten is shown, too; a field of entries that no record has is counted."""
     dead = [{"usr": "ann"} for _ in range(30)]
     report = reported(*dead, [1], {"usr": 1}, input=InputSettings(entries_path="events[]", envelope="drop"))
     assert [line.split(": ")[1] for line in report[:11]] == ["dead letter no_user"] * 10 + ["dead letter not_an_object"]
@@ -84,7 +84,7 @@ def test_sample_of_which_nothing_matches_shows_fields_and_one_entry_of_each_reas
 def test_file_is_tried_with_nothing_set(
     text: str, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Neither brokers, nor topics, nor a bucket; a value does not steer the terminal."""
+    """No brokers, topics or bucket are set; a value does not steer the terminal."""
     for name in ("KAFKA__BOOTSTRAP_SERVERS", "KAFKA__SOURCE_TOPICS", "S3__BUCKET"):
         monkeypatch.delenv(f"LOGP_{name}", raising=False)
     file = tmp_path / "sample"

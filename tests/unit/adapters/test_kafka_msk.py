@@ -63,7 +63,7 @@ def test_token_is_shared_and_renewed_in_the_second_half_of_its_life(clock: FakeC
 
 
 def test_old_token_serves_until_its_end_if_none_is_given(clock: FakeClock, signer: Signer) -> None:
-    """That is said, not for each client; afterwards there is none."""
+    """One line says so, not one for each client; afterwards there is no token."""
     tokens = Tokens(signer, now_s=clock.now_s)
     tokens()
     signer.error = NoCredentialsError()

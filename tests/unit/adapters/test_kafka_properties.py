@@ -86,7 +86,7 @@ def test_safe_values_of_refused_properties_are_no_problem() -> None:
 
 @pytest.mark.slow
 def test_every_property_that_the_library_hides_is_a_secret() -> None:
-    """But for what is a name, a path or public."""
+    """Names, paths and public values are the exceptions."""
     hidden = {name for names in ALLOWED.values() for name in names if REDACTED in effect(name).values()}
 
     assert hidden >= SECRET

@@ -97,7 +97,7 @@ def test_schema_whose_projection_would_fill_a_line_is_not_shared(line_bytes_max:
 
 
 def test_parts_have_the_joined_types_of_their_rows() -> None:
-    """Types that add nothing between others that do; those of rows stay what they are."""
+    """A type may add no field between others that do; the rows keep their own types."""
     rows = rows_of([("ann", {"a": 1, "b": 1}), ("ann", {"a": 1}), ("ann", {"c": 1}), ("bob", {"a": 1, "b": 1})])
     made = plan(rows)
     assert [[*type_of(rows, part).by_name] for part in made.parts] == [["a", "b", "c"], ["a", "b"]]

@@ -67,7 +67,7 @@ def test_pack_of_an_hour_goes_on_past_what_has_an_object_of_its_own() -> None:
 
 
 def test_message_ends_at_its_bytes_and_has_what_its_lines_point_to(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And nothing else, not what a line brought that goes alone; compiled lines are those of Python to the byte."""
+    """It has nothing else, not even the parts of a line that goes alone; both lanes give the same bytes."""
     monkeypatch.setattr(pack_plan, "GROUPS_MAX", 1)
     wide = {f"w{n}": True for n in range(0, 400, 2)}
     some = [(f"user-{n}", n // 8, {f"k{n // 4}": n, "a": n % 3 or None} | (wide if n == 21 else {})) for n in range(40)]

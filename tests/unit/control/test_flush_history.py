@@ -55,7 +55,7 @@ def test_flush_records_near_to_each_other_do_not_hand_an_old_offset_on() -> None
 
 
 def test_what_was_flushed_before_an_offset_was_set_is_passed_over_of_that_one_only() -> None:
-    """And for as long after it as clocks may differ."""
+    """Flushes after it are passed over for as long as clocks may differ."""
     topics = SourceTopics(IDS, set_ms={APP_0: 20 * MINUTE_MS})
     history = FlushHistory([APP_0, APP_3], group=OurGroup(GROUP), topics=topics)
     for minute in (10, 29):
@@ -72,7 +72,7 @@ def test_flush_records_of_others_are_passed_over() -> None:
 
 
 def test_topic_whose_id_is_not_known_is_not_another() -> None:
-    """Neither here nor there."""
+    """The id may be missing here or in the flush record."""
     assert of(record(1, 100, topic_ids={})) == {APP_0: 100}
     assert of(record(1, 100), topic_ids={}) == {APP_0: 100}
 
@@ -158,7 +158,7 @@ def test_adopted_group_is_part_of_the_history_up_to_the_adopted_offset() -> None
 
 
 def test_group_that_was_adopted_finds_its_heir() -> None:
-    """Before that has flushed anything; so does one whose heir was adopted in its turn."""
+    """It finds an heir that has flushed nothing yet, and one that was adopted in its turn."""
     ours = [record(1, 100), adoption("heir", GROUP, 100)]
     assert foreign_to(OURS, *ours) == [Foreign("heir", "heir", (APP_0, 100))]
     twice = [*ours, record(50, 300, group_id="heir"), adoption("last", "heir", 300)]

@@ -20,7 +20,7 @@ def discarded(state: WorkerState, size: Size = FULL, *, counts: bool = False, at
 
 
 def test_assignment_grows_and_shrinks_and_each_change_is_a_generation() -> None:
-    """Also one that changes nothing: a batch of before is not committed with the membership of after."""
+    """A change without effect is one, too: an earlier batch is not committed with a later membership."""
     state = WorkerState()
     assert state.phase is Phase.IDLE
     state = state.owning(AB)

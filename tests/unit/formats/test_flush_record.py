@@ -67,7 +67,7 @@ def test_record_of_another_version_is_refused_and_new_fields_are_ignored(
 
 
 def test_record_that_fits_is_one_part() -> None:
-    """Also one without TopicPartitions."""
+    """So is one without TopicPartitions."""
     assert split_parts(FLUSH_RECORD, bytes_max=900_000) == [FLUSH_RECORD]
     assert split_parts(with_lines(), bytes_max=900_000) == [with_lines()]
 

@@ -16,7 +16,7 @@ def test_key_of_another_attempt_or_number_differs() -> None:
 
 
 def test_keys_of_schemas_and_dead_letters_lie_beside_the_users() -> None:
-    """Neither can be taken for a user's directory."""
+    """No reader can take one for a user's directory."""
     assert schema_key("logs", "ab12") == "logs/_schemas/ab12.avsc"
     assert dead_letter_key("logs", batch_id="b1", number=2) == "logs/_dead-letters/b1-2"
     assert stored_record_key("logs", batch_id="b1", number=2) == "logs/_dead-letters/b1-2.record.json"

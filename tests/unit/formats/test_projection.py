@@ -47,7 +47,7 @@ def test_what_is_no_projection_of_the_schema_is_refused(projection: Any) -> None
 
 
 def test_instant_is_no_long_of_which_there_is_a_narrower_one() -> None:
-    """Though it is a long in Avro."""
+    """In Avro it is a long all the same."""
     meta, *_ = SCHEMA["fields"]
     instant = {"name": "at", "type": ["null", {"type": "long", "logicalType": "timestamp-micros"}], "default": None}
     with pytest.raises(ValueError, match="no projection"):

@@ -78,7 +78,7 @@ def test_line_that_points_outside_its_message_is_refused(change: Change) -> None
     ],
 )
 def test_negative_number_is_refused(change: Change) -> None:
-    """Neither a pointer from a list's end, nor a byte range from an object's."""
+    """No pointer counts from a list's end, and no byte range from an object's."""
     with pytest.raises(msgspec.ValidationError, match=">= 0"):
         decode_references(changed(change))
 

@@ -31,7 +31,7 @@ def test_place_of_an_object_is_a_url_or_a_key_of_the_bucket(text: str, address: 
 
 
 def test_place_of_an_id_is_that_of_its_reference() -> None:
-    """Which is searched for."""
+    """The command searches for the reference."""
     location = REFERENCES[2].location
     assert list(places(REFERENCES[2].reference_id, "mine", FIND)) == [(Address("my-logs", location.object), location)]
 

@@ -56,7 +56,7 @@ def test_dead_letters_are_counted_by_day_topic_and_reason() -> None:
     ],
 )
 def test_choice_has_what_all_of_it_names(choice: dict[str, object], offsets: list[int]) -> None:
-    """Those of another history are left out."""
+    """Dead letters of another history are left out."""
     some = [letter(1), letter(2, reason=Reason.MALFORMED), letter(3, topic="web")]
     chosen = LetterChoice(**{"lineage": Lineage(KAFKA.group_id, []), **choice})  # type: ignore[arg-type]
     assert [one.message.offset for one in some if chosen.has(one.says)] == offsets

@@ -23,7 +23,7 @@ NOW_MS = round(1000 * NOW.timestamp())
 
 
 class Topics(BrokerTopics):
-    """Those of a broker whose messages are all of one time."""
+    """Topics of a broker whose messages are all of one time."""
 
     def __init__(self, rig: Rig) -> None:
         super().__init__(rig.broker)
@@ -180,7 +180,7 @@ def test_unique_id_is_found_among_the_rows_of_its_user_and_time(
 
 
 def test_reference_is_found_by_its_id() -> None:
-    """And none by another."""
+    """Another id finds none."""
     rig, finder = world()
     for reference in check.references(rig.broker):
         assert finder.references.with_id(reference.reference_id) == reference

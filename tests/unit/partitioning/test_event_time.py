@@ -266,7 +266,7 @@ def test_window_from_the_first_year_still_keeps_every_hour_nameable() -> None:
 
 
 def test_date_and_hour_of_the_second_opinion_are_those_of_the_zone() -> None:
-    """Those of the worker are in tests/property; beyond the calendar there is none."""
+    """The worker's are in tests/property; beyond the calendar there is no date."""
     assert date_and_hour(NOON, ZoneInfo("Pacific/Auckland")) == ("2024-05-02", 0)
     assert date_and_hour(1 << 70, UTC) is None
 

@@ -41,7 +41,7 @@ def moment(time_us: int) -> str:
     ],
 )
 def test_hours_are_counted_whole(hours: list[str], zone: str, spans: list[tuple[str, str]]) -> None:
-    """Those of the zone: where they begin at half past, and where one comes twice as clocks are put back."""
+    """They are the zone's hours: some begin at half past, and one comes twice when clocks are put back."""
     assert told(hours, zone) == spans
 
 

@@ -34,7 +34,7 @@ def test_user_activity_says_where_its_tables_are(settings: JobSettings) -> None:
 
 
 def test_compact_says_what_became_of_files_and_objects(settings: JobSettings) -> None:
-    """Also why nothing was to be done."""
+    """If there was nothing to do, it says why."""
     done = sentences.compacted(settings, hours=[1, 2], files_before=12, files_after=2, retired=Retired(3, 2**21))
     assert done == (
         "2 hours of logs.entries, catalogue sqlite .local/catalog.db: 12 files became 2. "

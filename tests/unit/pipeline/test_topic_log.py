@@ -33,7 +33,7 @@ def test_a_slice_has_as_many_references_as_it_may() -> None:
 
 
 def test_a_slice_has_as_many_bytes_as_it_may() -> None:
-    """Those of the messages and of the blocks that they point to, whatever the number of references."""
+    """The bytes of messages and of their blocks count, whatever the number of references."""
     written = write_object(Entry(PartitionKey(f"u{at}", *KEY[1:]), {"n": at}) for at in range(5))
     value = encode_message(written.message)
     weight = len(value) + sum(one.location.ranges[-1][1] for one in written.references)
@@ -50,7 +50,7 @@ def test_a_message_with_more_is_a_slice_of_its_own() -> None:
 
 
 def test_partitions_come_forward_in_the_order_of_their_messages() -> None:
-    """Each slice has the offsets of all; those that have not come yet stay where they were."""
+    """Each slice has the offsets of all partitions; a partition that has not come yet keeps its offset."""
     messages = [message(1, 7, 4), message(0, 0, 4), message(0, 1, 4), message(1, 9, 4)]
     found = list(cut(messages, {0: 0, 1: 7, 2: 3}, {0: 2, 1: 11, 2: 4}, take=weigh, bounds=BOUNDS))
     assert [one.offsets for one in found] == [{0: 1, 1: 8, 2: 3}, {0: 2, 1: 11, 2: 4}]

@@ -119,7 +119,7 @@ def test_a_loss_stands_beside_the_discard_that_caused_it() -> None:
 
 
 def test_findings_between_the_same_commits_are_one_range() -> None:
-    """Those of other commits, kinds and partitions are ranges of their own."""
+    """Findings of other commits, kinds and partitions are ranges of their own."""
     flushes = [flush(T0_MS + nth * FLUSH_MS, {0: (nth * 10, nth * 10 + 10), 1: (0, 0)}) for nth in range(4)]
     lost = [missing(11, at_ms=5), missing(18, at_ms=9), missing(25), missing(12, partition=1)]
     findings = [(Kind.MISSING, lost), (Kind.ALTERED, [missing(13)])]
@@ -145,7 +145,7 @@ def test_an_overlap_stands_beside_both_commits_and_what_was_between_them() -> No
 
 
 def test_a_commit_without_flush_record_is_known_from_the_log() -> None:
-    """And said to be; one that has a flush record is not told twice."""
+    """The page says so; a commit that has a flush record is not told twice."""
     log = WorkerLog().assigned(T0_MS - 5, 0).committed(T0_MS, {0: (0, 10)}, batch="recorded")
     log.committed(T0_MS + FLUSH_MS, {0: (10, 20)}, batch="unrecorded").write(T0_MS + FLUSH_MS + 5, "worker_stopped")
     flushes = [flush(T0_MS, {0: (0, 10)}, batch="recorded")]

@@ -119,7 +119,7 @@ def test_topics_are_judged_each_by_itself(is_fast: bool) -> None:  # noqa: FBT00
 
 @pytest.mark.parametrize("is_fast", LANES)
 def test_batch_counts_what_goes_by_kafkas_time(is_fast: bool) -> None:  # noqa: FBT001 - a case
-    """Which `flush_committed` says beside what is dead."""
+    """`flush_committed` says the number beside the dead letters."""
     given = records(30, GOOD) + records(20, {"user": "ann"}, first=30) + records(10, {}, first=50)
     recorder = opened(given, settings(), is_fast=is_fast)
     record_all(recorder, poll_of(given), 7)

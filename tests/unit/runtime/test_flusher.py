@@ -509,7 +509,7 @@ def test_epoch_that_moves_during_the_upload_proves_nothing_to_us(is_lenient: boo
     [("interval", 1, 20), ("stopping", 1, 20), ("shrunk", 1, 1), ("bytes", 1, 1), ("bytes", 2, 40)],
 )
 def test_record_that_alone_passes_a_limit_is_packed_under_every_layout(reason: str, records: int, objects: int) -> None:
-    """Or it could never be flushed. One that is alone by chance keeps to the layout, and so do two."""
+    """Otherwise it could never be flushed. A record that is alone by chance keeps to the layout, and so do two."""
     rig, worker = owning(rules=Rules().with_layout("file"))
     for number in range(records):
         value = value_of(*(entry(f"user-{number}-{n}") for n in range(20)))

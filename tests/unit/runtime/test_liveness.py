@@ -196,7 +196,7 @@ def test_large_record_is_read_again_where_the_flush_before_it_fails(outcome: Out
 
 @pytest.mark.parametrize("layout", ["file", "auto", "pack"])
 def test_record_that_alone_passes_every_limit_is_committed_packed(layout: Any) -> None:
-    """Batches are halved down to one record, and that one goes alone; those beside it are not held up."""
+    """Batches are halved down to one record, and that one goes alone; other records are not held up."""
     rig = Rig(tps=(P0,))
     rules = Rules().with_layout(layout).with_bounds(bytes_max=1_000, entries_max=10)
     worker = rig.owning(rules=rules)

@@ -265,7 +265,7 @@ def test_committed_offset_without_a_topic_id_is_logged_once_and_filled_in(metada
 
 
 def test_committed_offset_is_not_different_where_the_broker_tells_no_ids() -> None:
-    """Or does not let us ask."""
+    """The broker may also refuse the question."""
     rig, _ = flushed()
     rig.broker.topic_ids.clear()
     rig.fill(P0, 2)
@@ -467,7 +467,7 @@ def test_commit_without_an_answer_is_not_made_again_where_the_offset_is_lost() -
 
 
 def test_flush_records_are_read_once_for_each_assignment() -> None:
-    """And not again while it lasts, however often it is rewound."""
+    """They are not read again while it lasts, however often the worker rewinds."""
     rig, first = flushed(is_gone=False)
     first.committer.script.append("TRANSACTION_ABORTABLE")
     rig.fill(P0, 3)

@@ -232,7 +232,7 @@ def test_bodies_in_memory_are_bounded_by_bytes() -> None:
 
 
 def test_body_looks_at_its_deadline_only_if_it_has_no_room() -> None:
-    """Those in memory count with it: nine of ten bytes are room for one more, not for two."""
+    """Bodies in memory count with it: if nine of ten bytes are taken, there is room for one more, not for two."""
     bodies, looks = _Bodies(10), list[float]()
 
     def now_s() -> float:
@@ -245,7 +245,7 @@ def test_body_looks_at_its_deadline_only_if_it_has_no_room() -> None:
 
 
 def test_body_larger_than_the_bound_goes_alone() -> None:
-    """Or it would wait for ever."""
+    """Otherwise it would wait for ever."""
     bench = Bench()
     seen: list[int] = []
     bench.put(large(bench, "key", 2 * BODIES_BYTES_MAX, seen))

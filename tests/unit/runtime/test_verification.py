@@ -66,7 +66,7 @@ def test_flush_of_a_revoke_is_judged_when_the_callback_has_returned() -> None:
 
 @pytest.mark.parametrize("is_found_at_the_end", [False, True])
 def test_difference_stops_the_worker_before_the_next_commit(*, is_found_at_the_end: bool) -> None:
-    """Also that of the last flush: the process does not end as if all were well."""
+    """A difference in the last flush does so, too: the process does not end as if all were well."""
     rig, worker = holding(rules=ON)
     worker.store.read = lambda *_args, **_named: b"other bytes"  # type: ignore[method-assign]
     if is_found_at_the_end:
@@ -150,7 +150,7 @@ BROKEN: dict[str, Callable[[Rig], object]] = {
 
 @pytest.mark.parametrize("message", BROKEN)
 def test_entries_of_which_nobody_can_tell_are_left_unverified(message: str) -> None:
-    """Neither store nor source nor judge answers: they may be there, which is no difference, and the worker goes on."""
+    """Store, source or judge does not answer: entries may be there, so it is no difference, and the worker goes on."""
     rig, worker = holding(rules=ON)
     BROKEN[message](rig)
     with capture_logs() as lines:

@@ -44,7 +44,7 @@ def test_an_hour_that_the_clock_shows_twice_is_both(path: str, begin: str, hours
 
 @pytest.mark.parametrize("path", ["a.csv", "x/2026/03/04/a.csv", "2026/02/31/a.csv", "2026/3/4/a.csv"])
 def test_a_path_that_names_no_day_has_no_period(path: str) -> None:
-    """So it is read whatever the window is."""
+    """It is read under every window."""
     assert Folders(DAILY, ZoneInfo("UTC")).period_of(path) is None
 
 

@@ -71,7 +71,7 @@ def test_a_stray_quote_costs_its_line_alone(names: list[str], data: st.DataObjec
 
 
 def test_bytes_that_are_no_text_break_their_line() -> None:
-    """Neither an error of the file nor a replaced character that would alter an id."""
+    """They are no error of the file, and no character is replaced, because that would alter an id."""
     found = read(b"id,x\na,\xff\nb,\xc3\xa4\n")
     assert (ids(found), broken(found)) == (["b"], [2])
 

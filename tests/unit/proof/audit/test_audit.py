@@ -297,7 +297,7 @@ def test_flush_record_in_parts_is_clean() -> None:
 
 
 def test_flush_records_in_another_order_are_clean() -> None:
-    """Those of one topic lie in several of its partitions, and are read one after the other."""
+    """A topic's flush records lie in several of its partitions, which are read one after the other."""
     world = clean_world().build()
     world.flush_records.reverse()
     assert world.audit().findings.examples == {}

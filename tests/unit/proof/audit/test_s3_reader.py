@@ -67,7 +67,7 @@ def test_audit_that_cannot_read_could_not_tell(
 
 
 def test_reader_has_a_connection_for_each_thread_and_the_attempts_of_the_worker() -> None:
-    """And checks bytes against the checksum that the store sends with them."""
+    """It checks bytes against the checksum that the store sends with them."""
     config = S3Reader(S3Settings(bucket="ours", region="r"), threads=5)._client.meta.config
     assert (config.max_pool_connections, config.retries["total_max_attempts"]) == (5, ATTEMPTS)
     assert config.response_checksum_validation == "when_supported"

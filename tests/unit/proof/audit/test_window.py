@@ -61,7 +61,7 @@ def test_each_flush_is_audited_by_the_window_in_which_it_ended() -> None:
 
 @pytest.mark.parametrize("number", range(4))
 def test_row_that_is_missing_is_found_by_one_window(number: int) -> None:
-    """That of its flush, as by an audit of everything."""
+    """The window of its flush finds it, as an audit of everything does."""
     world = two_hours()
     batch = world.files[number].batch
     del world.files[number].rows[0]

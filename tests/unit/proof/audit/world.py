@@ -458,7 +458,7 @@ class MemoryTopics:
             del self._messages[tp]
 
     def topic_partitions(self, topic: str, *, may_be_absent: bool = False) -> list[TopicPartition]:
-        """List the TopicPartitions of a topic; those of one that is not there are none."""
+        """List the TopicPartitions of a topic; a missing topic has none."""
         del may_be_absent
         return [tp for tp in self._messages if tp.topic == topic]
 

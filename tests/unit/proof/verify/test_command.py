@@ -73,7 +73,7 @@ def test_standard_input_is_read_twice(
 def test_first_violation_is_told_with_the_lines_that_led_to_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Those of others about the same offsets, then those of the worker; numbered, with their places in the files."""
+    """Other workers' lines about the same offsets come first, then the worker's; each has a number and a place."""
     one, two = tmp_path / "one.log", tmp_path / "two.log"
     lines = gap_at_a_reset()
     stored(one, lines[:-3])

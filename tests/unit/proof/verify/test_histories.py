@@ -141,7 +141,7 @@ def test_legal_history_passes(seed: int) -> None:
 @settings(max_examples=60, deadline=None)
 @given(seed=seeds)
 def test_single_mutation_is_a_violation(mutate: Callable[[Logs, Random], None], seed: int) -> None:
-    """Though no line seems to be missing."""
+    """It is found although no line seems to be missing."""
     logs = logs_of(seed)
     assume(len(logs) > 2)
     assume(list(commits_in(logs)))
