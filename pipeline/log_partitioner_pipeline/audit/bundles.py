@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from log_partitioner.formats.model import TopicPartition
     from log_partitioner.formats.reference import Reference
     from log_partitioner.proof.audit.announced import AnnouncedBatch
+    from log_partitioner.proof.audit.context import Ground
     from log_partitioner.proof.audit.flush import ComparedBatch, Strays
-    from log_partitioner.proof.audit.judge import Ground
 
 THREADS = 8
 _ENTRIES_PER_TASK = 50_000

@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 
     from log_partitioner.formats.model import SourceRecord
     from log_partitioner.proof.audit.audit import Index
-    from log_partitioner.proof.audit.judge import BatchJudge, Ground
+    from log_partitioner.proof.audit.context import Ground
+    from log_partitioner.proof.audit.judge import BatchJudge
 
 HOURS_MAX = 5000
 """Hours in a result, the newest."""
@@ -66,7 +67,7 @@ def _reader_of(judge: BatchJudge, ground: Ground) -> Callable[[FoundAt], dict[st
     @cache
     def read(tp: TopicPartition, offset: int) -> SourceRecord | None:
         try:
-            record = judge.read_again(tp, offset)
+            record = judge.context.read_again(tp, offset)
         except CouldNotTellError:
             return None
         return None if record is None else ground.put_away.seen(record)  # none that stands alone is decoded

@@ -24,7 +24,7 @@ from log_partitioner.formats.model import OffsetRanges, SourceRecord, TopicParti
 from log_partitioner.privacy import veiled
 from log_partitioner.proof.accounting import tp_of
 from log_partitioner.proof.audit.announced import Announced, Told
-from log_partitioner.proof.audit.context import Context
+from log_partitioner.proof.audit.context import Context, Ground
 from log_partitioner.proof.audit.flush import judge_flush
 from log_partitioner.proof.audit.judge import RangeReader
 from log_partitioner.proof.audit.put_away import find_put_away
@@ -100,7 +100,8 @@ class LiveJudge:
     def _judge(self, flush: SentFlush, source: RangeReader, findings: Findings, until: Callable[[], Deadline]) -> int:
         """Judge a flush, and return the number of its objects."""
         kafka = self._settings.kafka
-        announced = Announced(Lineage(kafka.group_id, []), findings, dead_letters_topic=kafka.dead_letters_topic)
+        lineage = Lineage(kafka.group_id, [])
+        announced = Announced(lineage, findings, dead_letters_topic=kafka.dead_letters_topic)
         told, flush_messages = {flush.batch_id: Told()}, []
         for number, one in enumerate(flush.messages()):
             message = SourceRecord(TopicPartition(one.topic, 0), number, None, one.key, one.value, tuple(one.headers))
@@ -133,9 +134,12 @@ class LiveJudge:
                 yield record
 
         context = Context(
-            self._settings, findings, open_objects, require_time=require_time, find_schema=self._find_schema,
-            read_source=read, read_again=lambda tp, offset: next(iter(read({tp: (offset, offset + 1)})), None),
-        )  # fmt: skip
+            Ground(self._settings, lineage, {}, put_away, {}, {}, find_schema=self._find_schema),
+            findings,
+            open_objects,
+            read_source=read,
+            require_time=require_time,
+        )
         for batch in [*announced.batches.values(), *gaps]:
             records = put_away.read(read, hull(batch.spans))
             judge_flush(context, batch, told.get(batch.batch_id, Told()), records, {})

@@ -16,7 +16,8 @@ from log_partitioner.formats.flush_record import Lineage
 from log_partitioner.formats.replay import is_replay_mark
 from log_partitioner.proof.accounting import tp_of
 from log_partitioner.proof.audit.announced import Announced, newest_runs
-from log_partitioner.proof.audit.judge import THREADS, BatchJudge, Ground, bundles
+from log_partitioner.proof.audit.context import Ground
+from log_partitioner.proof.audit.judge import THREADS, BatchJudge, bundles
 from log_partitioner.proof.audit.put_away import decodes_alone, find_put_away
 from log_partitioner.proof.audit.ranges import SHOWN, Ranges, Reached, is_covered, later_batches, notes_of, spans_of
 from log_partitioner.proof.audit.report import Findings, Report
@@ -205,19 +206,13 @@ class Audit:
         batches = [*sorted(announced.batches.values(), key=attrgetter("ended_at_ms")), *gaps]
         if not window.is_everything:  # others have messages and no record, or entries of its offsets
             batches = [one for one in batches if one.batch_id in chosen.batch_ids or one.strays or one.record is None]
-        further = self._find_schema, {one.tp: one.first for one in reached}, frozenset(announced.replayed)
-        ground = Ground(self._settings, self._lineage, source, put_away, committed, self._lows, not lost, *further)
-        return Index(
-            ground=ground,
-            batches=batches,
-            begins=ranges.begins,
-            flushes=[record for record in records if window.holds(record.ended_at_ms)],
-            runs=runs,
-            reached=reached,
-            chosen=chosen,
-            references=dict(references),
-            letters=dict(letters),
-        )
+        ground = Ground(
+            self._settings, self._lineage, source, put_away, committed, self._lows, are_whole=not lost,
+            find_schema=self._find_schema, firsts={one.tp: one.first for one in reached},
+            replayed=frozenset(announced.replayed),
+        )  # fmt: skip
+        ended = [record for record in records if window.holds(record.ended_at_ms)]
+        return Index(ground, batches, ranges.begins, ended, runs, reached, chosen, dict(references), dict(letters))
 
     def conclude(self, index: Index, judge: BatchJudge, *, records: int) -> None:
         """Say whose the output is, or how many flushes the window has; and which dead ones decode after all.
@@ -361,7 +356,7 @@ class Audit:
         alone = ground.put_away.alone
         places = [(tp, at) for tp, at in sorted(alone) if at in range(*ground.source.get(tp, (0, 0)))]
         for tp, offset in places[:ALONE_MAX]:
-            record = judge.read_again(tp, offset)
+            record = judge.context.read_again(tp, offset)
             if record is not None and decodes_alone(self._settings, record, ground.find_schema):
                 reason = reason_of(record._replace(unreadable=alone[tp, offset]))
                 text = (

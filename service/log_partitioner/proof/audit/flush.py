@@ -107,7 +107,7 @@ def compare(context: Context, batch: AnnouncedBatch, told: Told, records: Iterab
     for letter in told.letters:
         check_letter(context, letter, source.columns[letter.says.tp], seen)
     is_cut = batch.run is not None and not batch.run.is_finished
-    if not context.are_whole:
+    if not context.ground.are_whole:
         is_cut |= all(one.reference_id != reference_id(one.batch_id, 0) for one in told.references)
     return ComparedBatch(batch, told, source, objects, told.sums(), is_cut)
 
@@ -163,7 +163,7 @@ def _check_run(context: Context, batch: AnnouncedBatch, run: BackfillRecord, sum
     if not run.is_finished:
         text = f"{where} has published {run.published} of {run.messages} messages and goes on from there"
         context.findings.note(text)
-    reached = {tp: context.committed.get(tp) or 0 for tp in map(tp_of, run.topic_partitions)}
+    reached = {tp: context.ground.committed.get(tp) or 0 for tp in map(tp_of, run.topic_partitions)}
     for wrong in judge_run(run, sums, reached):
         context.findings.tell(wrong, where)
 

@@ -10,11 +10,11 @@ from collections import Counter, defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from operator import attrgetter, itemgetter
-from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, Protocol, Self
 
 from log_partitioner.formats.findings import Kind
-from log_partitioner.proof.audit.announced import Announced, AnnouncedBatch, MessagePlace, Told
-from log_partitioner.proof.audit.context import Context
+from log_partitioner.proof.audit.announced import Announced, AnnouncedBatch, Told
+from log_partitioner.proof.audit.context import Context, Ground
 from log_partitioner.proof.audit.flush import ComparedBatch, Strays, account, compare, judge_flush
 from log_partitioner.proof.audit.ranges import hull, spans_of
 from log_partitioner.proof.audit.report import Findings
@@ -24,37 +24,12 @@ from log_partitioner.proof.audit.store import Address, FetchedObject
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from log_partitioner.config.settings import Settings
-    from log_partitioner.formats.flush_record import Lineage
-    from log_partitioner.formats.model import OffsetRanges, SourceRecord, TopicPartition
+    from log_partitioner.formats.model import SourceRecord, TopicPartition
     from log_partitioner.formats.reference import Reference
-    from log_partitioner.formats.schema import FindSchema
-    from log_partitioner.proof.audit.put_away import PutAway
-    from log_partitioner.proof.audit.ranges import Committed
 
 THREADS = 16
 READ_ENTRIES = 10_000
 """Batches are read together until they have so many entries: a read takes a round trip, however little it reads."""
-
-
-class Ground(NamedTuple):
-    """All that judging batches takes from beyond them; it can be pickled.
-
-    `source` are the audited offsets of each TopicPartition, `put_away` those that dead letters stand for as a whole.
-    Below `lows` the source is gone; it begins at its `firsts`. `are_whole`: references and dead letters still have
-    their beginning. Dead letters at the places `replayed` were put back into the source.
-    """
-
-    settings: Settings
-    lineage: Lineage
-    source: OffsetRanges
-    put_away: PutAway
-    committed: Committed
-    lows: Mapping[TopicPartition, int]
-    are_whole: bool
-    find_schema: FindSchema | None = None
-    firsts: Mapping[TopicPartition, int] = {}
-    replayed: frozenset[MessagePlace] = frozenset()
 
 
 class RangeReader(Protocol):
@@ -89,16 +64,10 @@ class BatchJudge:
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="audit")
         self._schemas: dict[tuple[Address, str], list[Kind]] = {}  # with what is wrong with each
         self.context = Context(
-            ground.settings,
+            ground,
             findings,
             open_objects=lambda addresses: self._pool.map(open_object, addresses),
-            read_again=self.read_again,
             read_source=topics.read,
-            firsts=ground.firsts,
-            committed=ground.committed,
-            lows=ground.lows,
-            are_whole=ground.are_whole,
-            find_schema=ground.find_schema,
         )
 
     def __enter__(self) -> Self:
@@ -144,10 +113,6 @@ class BatchJudge:
         for one in compared:
             account(self.context, one, strays)
         return dict(strays), compared
-
-    def read_again(self, tp: TopicPartition, offset: int) -> SourceRecord | None:
-        """Read one record of the source; None if it is not there."""
-        return next(iter([*self._topics.read({tp: (offset, offset + 1)})]), None)
 
     def _read(self, bundle: Sequence[AnnouncedBatch]) -> Iterator[tuple[AnnouncedBatch, Told, Iterable[SourceRecord]]]:
         """Read everything needed to judge some batches at once; the source of a single one is read as it is judged."""

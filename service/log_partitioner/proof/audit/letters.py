@@ -44,7 +44,7 @@ def check_letter(context: Context, letter: SeenDeadLetter, column: SourceColumn,
 def _payload(context: Context, letter: SeenDeadLetter, record: Found) -> Iterator[Problem]:
     value, key, headers = letter.value_digest, letter.key, letter.headers
     if (object_key := letter.says.object_key) is not None:
-        (stored,) = context.open_objects([Address(context.settings.s3.bucket, object_key)])
+        (stored,) = context.open_objects([Address(context.ground.settings.s3.bucket, object_key)])
         if stored is None:
             yield Kind.OBJECT_MISSING, f": no object {object_key}"
             return

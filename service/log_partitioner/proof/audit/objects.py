@@ -105,7 +105,7 @@ class FlushObjects:
 
     def _check_object(self, address: Address, references: list[Reference], stored: FetchedObject | None) -> None:
         """Check one object and all references to it."""
-        key, own = address.key, self._context.settings.s3.bucket
+        key, own = address.key, self._context.ground.settings.s3.bucket
         if all(self._given_up.get(one.reference_id) is GivenUp.ACKNOWLEDGED for one in references):
             self._schemas.leave_out(references)
             for reference in references:

@@ -79,9 +79,6 @@ class PutAway(NamedTuple):
         return pieces
 
 
-NOTHING = PutAway({}, {})
-
-
 def find_put_away(claims: Iterable[Claim]) -> PutAway:
     """Gather the offsets that dead letters stand for."""
     claims = list(claims)

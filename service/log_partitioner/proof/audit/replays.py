@@ -64,7 +64,7 @@ class Replays:
     def _look_for_twins(self, tp: TopicPartition, wanted: dict[WayPlace, list[_Replay]]) -> None:
         """Read back from the last replay until each has its twin, or there are no earlier records."""
         own = {replay.offset for some in wanted.values() for replay in some}
-        first, end, size = self._context.firsts.get(tp, 0), max(own), FIRST_LOOK
+        first, end, size = self._context.ground.firsts.get(tp, 0), max(own), FIRST_LOOK
         least = max(first, end - LOOK_BACK_MAX)
         while wanted and end > least:
             begin = max(least, end - size)

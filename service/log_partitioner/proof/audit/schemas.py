@@ -38,7 +38,7 @@ class FlushSchemas:
         self._findings = context.findings
         self._refute = context.refute
         self._read = context.header
-        self._limits = context.settings.schema_bounds
+        self._limits = context.ground.settings.schema_bounds
         self._seen: set[str] = set()
         self._expected: dict[frozenset[int], Type] = {}
         # Packs may share a merged schema: the object, and fields that no reference has, by fingerprint.

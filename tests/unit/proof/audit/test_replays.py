@@ -13,11 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from log_partitioner.formats.findings import Kind
-from log_partitioner.formats.flush_record import FlushedTopicPartition, FlushRecord, FlushTotals
+from log_partitioner.formats.flush_record import FlushedTopicPartition, FlushRecord, FlushTotals, Lineage
 from log_partitioner.formats.model import OffsetRanges, SourceRecord, TopicPartition, WayPlace
 from log_partitioner.partitioning import chain
 from log_partitioner.proof.accounting import judge_ways_join
-from log_partitioner.proof.audit.context import Context
+from log_partitioner.proof.audit.context import Context, Ground
+from log_partitioner.proof.audit.put_away import PutAway
 from log_partitioner.proof.audit.replays import DISCARDED, Replays
 from log_partitioner.proof.audit.report import Findings
 from log_partitioner.proof.oracle import chain as second_opinion
@@ -64,9 +65,11 @@ def judged(records: list[SourceRecord], one: FlushedTopicPartition, *, begins: i
 
     findings = Findings(examples_max=9)
     context = Context(
-        settings_of(), findings, lambda _: [], read_source=read, firsts={P0: begins},
-        read_again=lambda _, offset: next(record for record in records if record.offset == offset),
-    )  # fmt: skip
+        Ground(settings_of(), Lineage("g", []), {}, PutAway({}, {}), {}, {}, firsts={P0: begins}),
+        findings,
+        lambda _: [],
+        read_source=read,
+    )
     zeros = FlushTotals(**dict.fromkeys(FlushTotals.__struct_fields__, 0))
     flush = FlushRecord(
         batch_id="b", group_id="g", topic_ids={}, worker="w", boot="b", seq=1, generation=1, reason="interval",
