@@ -53,8 +53,8 @@ demo: setup  ## real Kafka, real S3, three workers, faults while logs flow, then
 option = $(if $(value $(2)),$(1)='$(subst ','\'',$(value $(2)))')
 
 .PHONY: up down
-up: setup  ## start Kafka and S3, create topics and bucket, keep them running
-	@$(BIN)/python -m tools.local up
+up: setup  ## start Kafka and S3, create topics and bucket, keep them running; SOURCE=app-logs names the source topic
+	@$(BIN)/python -m tools.local up $(if $(SOURCE),--source $(SOURCE))
 
 down: setup  ## stop what `make up` started; WIPE=1 removes topics and objects too
 	@$(BIN)/python -m tools.local down $(if $(WIPE),--wipe)

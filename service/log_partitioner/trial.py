@@ -187,10 +187,11 @@ class Trial:
             yield from (f"  {line}" for line in _schema_lines(schema_of(self._type)["fields"]))
 
     def _place(self, record: SourceRecord, index: int, placed: Placement, origin: str) -> None:
+        is_first = not self._timed[origin]  # of each origin one at least is shown
         self._timed[origin] += 1
         self._users.add(placed.key.user)
         self._keys.add(placed.key)
-        if len(self._shown) < EXAMPLES:
+        if len(self._shown) < EXAMPLES or is_first:
             at = _EPOCH + timedelta(microseconds=placed.event_time_us)
             entry_id = "" if placed.unique_id is None else f", id {placed.unique_id[:CHARS]}"
             user, date, hour = placed.key

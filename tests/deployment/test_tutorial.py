@@ -22,13 +22,16 @@ OF_THE_STACK = re.compile(r"make |\. \.venv|eval ")  # up and down, with ports a
 @pytest.mark.integration
 def test_tutorial_runs_from_a_sample_to_its_rows(tmp_path: Path) -> None:
     """All blocks in one shell, which stops at the first command that fails."""
-    blocks = re.findall(r"```bash\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    text = PAGE.read_text(encoding="utf-8")
+    blocks = re.findall(r"```bash\n(.*?)```", text, re.DOTALL)
+    (source,) = re.findall(r"^make up SOURCE=(\S+)$", text, re.MULTILINE)
     script = "\n".join(line for block in blocks for line in block.splitlines() if not OF_THE_STACK.match(line))
     jars()
     (tmp_path / "jars").symlink_to(REPOSITORY / ".local" / "jars")
     kafka_port, s3_port, http_port = find_free_ports(3)
     try:
-        assert main(["up", "--kafka-port", str(kafka_port), "--s3-port", str(s3_port)], home=tmp_path) == 0
+        ports = ["--kafka-port", str(kafka_port), "--s3-port", str(s3_port)]
+        assert main(["up", *ports, "--source", source], home=tmp_path) == 0
         stack = StackHome(tmp_path).load()
         assert stack is not None
         paths = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])

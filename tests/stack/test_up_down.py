@@ -28,15 +28,17 @@ def test_stack_lives_from_up_to_down(tmp_path: Path, capsys: pytest.CaptureFixtu
         assert stack.s3.secret_key not in said
         assert (tmp_path / "stack.json").stat().st_mode & 0o777 == 0o600
 
-        assert main(["up", *options], home=tmp_path) == 0
+        assert main(["up", *options, "--source", "own", "--partitions", "2"], home=tmp_path) == 0
         assert capsys.readouterr().out.startswith("It is already up.\n")
 
         assert main(["env"], home=tmp_path) == 0
         lines = capsys.readouterr().out.splitlines()
         assert f"export LOGP_KAFKA__BOOTSTRAP_SERVERS=127.0.0.1:{kafka_port}" in lines
         assert f"export LOGP_S3__SECRET_KEY={stack.s3.secret_key}" in lines
+        assert "export LOGP_KAFKA__SOURCE_TOPICS=own" in lines
 
-        assert KafkaHelper(stack.bootstrap_servers, provider="test").partitions("logs") == list(range(6))
+        kafka = KafkaHelper(stack.bootstrap_servers, provider="test")
+        assert [kafka.partitions(topic) for topic in ("logs", "own")] == [list(range(6)), [0, 1]]
         s3 = S3Helper(stack.s3, provider="test")
         assert s3.keys("kept") == []
         s3.close()

@@ -80,6 +80,14 @@ def test_sample_of_which_nothing_matches_shows_fields_and_one_entry_of_each_reas
     ]
 
 
+def test_sample_shows_one_entry_of_each_origin_of_the_time() -> None:
+    """An unreadable time among many good ones is not only a count."""
+    report = reported(*[{"user": "ann", "time": "2026-03-04T05:00:00Z"}] * 30, {"user": "ann", "time": "tuesday"})
+    assert report[10].startswith("app-3 130: user ann")
+    assert "Kafka's, since time is no time" in report[10]
+    assert report[11].startswith("31 records")
+
+
 @pytest.mark.parametrize(("text", "code"), [('{"user":"ann"}\n{"user":"b\\u001b"}\n{}\n', 0), ("{}\n", 1), ("", 2)])
 def test_file_is_tried_with_nothing_set(
     text: str, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

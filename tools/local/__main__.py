@@ -101,7 +101,9 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     up.add_argument("--kafka-port", type=int, default=defaults.kafka_port, help="default: %(default)s")
     up.add_argument("--s3-port", type=int, default=defaults.s3_port, help="default: %(default)s")
     up.add_argument("--brokers", type=int, choices=(1, 3), default=defaults.brokers, help="default: %(default)s")
-    up.add_argument("--source", default=defaults.source, help="source topic; default: %(default)s")
+    up.add_argument(
+        "--source", default=defaults.source, help="source topic, which a running stack gets, too; default: %(default)s"
+    )
     up.add_argument("--partitions", type=int, default=defaults.partitions, help="of it; default: %(default)s")
     up.add_argument("--bucket", default=defaults.bucket, help="default: %(default)s")
     down = commands.add_parser("down", help="stop what `up` started")

@@ -87,12 +87,17 @@ class StackHome:
     def up(self, options: StackOptions) -> tuple[Stack, bool]:
         """Start the servers that are not running; return the stack, and whether it was started now.
 
+        A stack that runs keeps its ports, brokers and bucket, and gets the source topic.
+
         Raises:
             StackError: a port is taken, a program is missing, a server did not start. Nothing then runs.
         """
         with self._exclusive():
             stack = self.load()
             if stack is not None and stack.is_running():
+                _create_topics(stack.bootstrap_servers, options)
+                stack = dataclasses.replace(stack, source=options.source)
+                self._write(stack)
                 return stack, False
             self._stop_recorded()  # one of its processes may have died alone
             for port in options.kafka_ports:
@@ -122,12 +127,7 @@ class StackHome:
                     leashed=False,
                 )
             )
-            create_topics(
-                kafka.bootstrap_servers,
-                source=options.source,
-                partitions=options.partitions,
-                replication=options.brokers,
-            )
+            _create_topics(kafka.bootstrap_servers, options)
             create_bucket(s3.endpoint, options.bucket)
             stack = Stack(
                 bootstrap_servers=kafka.bootstrap_servers,
@@ -164,6 +164,11 @@ class StackHome:
         with (self.home / "stack.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
+
+
+def _create_topics(servers: str, options: StackOptions) -> None:
+    brokers = len(servers.split(","))
+    create_topics(servers, source=options.source, partitions=options.partitions, replication=brokers)
 
 
 def _remedy(option: str) -> str:
