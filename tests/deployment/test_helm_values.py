@@ -336,7 +336,7 @@ def _cluster_with(kind: str, name: str, data: dict[str, str]) -> Iterator[list[s
 
 
 def test_chart_changed_secret_restarts_the_pods(tmp_path: Path) -> None:
-    """By what the cluster answers, and where none is asked by a value; one that is not there yet is no error."""
+    """The cluster's Secret changes the checksum, and so does a value; a Secret that is not there yet is no error."""
     named = ["--values", str(REQUIRED_VALUES), "--set", "secret.name=credentials", "--set", "certificates={none-yet}"]
     checksums = []
     for number, (password, version) in enumerate([("old", ""), ("old", ""), ("new", ""), ("new", "2")]):

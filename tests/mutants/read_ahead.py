@@ -3,7 +3,7 @@
 zio-kafka had such a layer: a stream per TopicPartition, records that no stream had asked for in a buffer, and a mode
 that ends all streams at each rebalance. The service over it lost data for months: D. Vigovszky, "ZIO Kafka with
 transactions - a debugging story", https://blog.vigoo.dev/posts/zio-kafka-debugging-story/, zio-kafka #427, #469, #473,
-#500. Here it is a mixin over any consumer, so that it stands where it stood there: under the worker.
+#500. Here it is a mixin over any consumer, so that it stands in the same place: under the worker.
 """
 
 from __future__ import annotations

@@ -198,7 +198,7 @@ def test_counts_are_those_of_the_source(delivered: Delivered, lake_of: Callable[
 
 
 def test_order_of_references_does_not_matter(delivered: Delivered, lake_of: Callable[..., Lake]) -> None:
-    """Shuffled and doubled, counted in between, as where a backfill delivers what lies between older offsets."""
+    """Shuffled and doubled, counted in between, as if a backfill delivers entries between older offsets."""
     lake = lake_of(delivered.deployment, **SHORT, LOGP_KAFKA__REFERENCES_TOPIC=delivered.copies)
     materialize(lake, commits=2)
     count(lake)

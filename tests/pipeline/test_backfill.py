@@ -52,7 +52,7 @@ class DiedError(Exception):
 
 
 def die(*_: object) -> NoReturn:
-    """Be dead where something else would be done."""
+    """Die in place of another step."""
     raise DiedError
 
 
@@ -170,8 +170,8 @@ def test_hole_filled_once(
 ) -> None:
     """Lost references and dead letters come back, although the run's first driver ended between upload and manifest.
 
-    The run again, and another run, publish nothing. Not even where retention has taken the run records: then the run is
-    refused, and another one still goes.
+    The run again, and another run, publish nothing. If retention has taken the run records, the run is refused, and
+    another one still publishes nothing.
     """
     hole = Hole(worked, names, lake_of)
     summary = hole.backfill("dry").summarise(EVERYTHING)

@@ -167,7 +167,7 @@ def flushed(rig: Rig, worker: FakeWorker) -> None:
 
 
 def test_first_batch_that_is_dead_is_not_committed_also_after_a_restart() -> None:
-    """Nothing is committed at all, where the batch would have begun neither."""
+    """No offset is committed at all, not even the one at which the batch began."""
     rig, worker = owning(rules=rules_of())
     fill(rig, dead=200, good=2)
     with pytest.raises(PathsError) as told:

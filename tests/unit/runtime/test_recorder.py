@@ -116,7 +116,7 @@ def test_one_bad_entry_costs_its_neighbours_nothing() -> None:
 
 @pytest.mark.parametrize("users", [1, 7, 10_000])
 def test_memory_stays_within_its_limit_whatever_the_number_of_users(users: int) -> None:
-    """Up to where fixed bytes are half of the limit, which makes a flush, all of it together is within the limit."""
+    """All of it together is within the limit until fixed bytes are half of the limit, which makes a flush."""
     limit = 200_000
     bench = Bench(memory_bytes_max=limit)
     most = offset = 0

@@ -148,7 +148,7 @@ def test_options_that_contradict_each_other_are_refused(arguments: list[str], sa
 def test_an_empty_id_of_the_source_is_none(
     entry: dict[str, object], entry_id: str | None, settings: JobSettings
 ) -> None:
-    """As in the archive, where nothing else can be told from it: both are counted, neither is compared."""
+    """An empty id of the archive is none, too: both are counted, neither is compared."""
     worker = settings.worker.model_copy(update={"id": IdSettings(paths=("id",))})
     message = {"key": None, "topic": "logs", "partition": 0, "offset": 7, "timestamp_ms": FIVE_MS, "headers": None}
     value = json.dumps({"user": "u"} | entry).encode()

@@ -163,7 +163,7 @@ def test_names_that_differ_by_case_only_are_reported() -> None:
 
 
 def test_fields_of_one_name_beside_each_other_are_named_in_their_order() -> None:
-    """A pack may have such; who reads a reference is told where an exact schema has."""
+    """A pack may have such fields; the reader of an exact schema is told of them."""
     pair = [column("x", "string"), column("x_2", "boolean", original="x")]
     both = published(*pair)
     assert (both.problems, both.beside) == ([], ["x"])
