@@ -1,6 +1,7 @@
 """Settings of the jobs: everything wrong at once, from the same sources as a worker's."""
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from log_partitioner.errors import SettingsError
 from log_partitioner_pipeline.config import load_all
 from log_partitioner_pipeline.jobs import sentences
-from log_partitioner_pipeline.session import catalog_properties
+from log_partitioner_pipeline.session import catalog_options, catalog_properties
 
 _WORKER = {
     "LOGP_KAFKA__BOOTSTRAP_SERVERS": "broker:9092",
@@ -103,6 +104,18 @@ def test_glue_is_found_by_region_and_role(environment: pytest.MonkeyPatch) -> No
         "client.region": "eu-west-1",
     }
     assert "catalogue glue." in sentences.counted(settings, hours=1)
+
+
+def test_page_for_readers_has_the_properties_of_the_jobs_own_session(environment: pytest.MonkeyPatch) -> None:
+    """A session of another's finds the table by them."""
+    catalogue = {"TYPE": "postgres", "URI": "postgres.example:5432/catalog", "USER": "reader", "PASSWORD": "..."}
+    for name, value in catalogue.items():
+        environment.setenv(f"PIPELINE_CATALOG__{name}", value)
+    environment.setenv("LOGP_S3__BUCKET", "my-logs")
+    environment.setenv("LOGP_S3__REGION", "eu-central-1")
+    page = (Path(__file__).parents[2] / "docs" / "READING.md").read_text(encoding="utf-8")
+    (lines,) = re.findall(r"```properties\n(.+?)```", page, re.DOTALL)
+    assert dict(line.split("=", 1) for line in lines.splitlines()) == catalog_options(load_all())
 
 
 def test_token_of_a_catalogue_is_a_secret(environment: pytest.MonkeyPatch) -> None:
