@@ -27,7 +27,7 @@ div{overflow-x:auto}
 table{border-collapse:collapse;margin:0 0 1.5rem;min-width:60%}
 caption{text-align:left;color:#555;padding:.3rem 0}
 th,td{text-align:left;padding:.25rem .9rem .25rem 0;border-bottom:1px solid #ccc;vertical-align:top}
-td{font-variant-numeric:tabular-nums;overflow-wrap:anywhere}
+td{font-variant-numeric:tabular-nums;overflow-wrap:break-word}
 a:focus-visible{outline:3px solid #06c}
 @media(prefers-color-scheme:dark){body{color:#eee;background:#161616}caption{color:#b5b5b5}th,td{border-color:#444}}
 """
