@@ -9,6 +9,7 @@ The path of the data, room by room:
         partitioning/partitioner.py     an entry gets its user, date and hour, or is rejected
         avro/entry_types.py             and its type, inferred once per shape
         batch/rows.py                   it becomes a row of the open batch
+        batch/ledger.py                 the record's offset is covered
         batch/fast_lane.py              all of it for plain records, many at once, in compiled code
     runtime/flusher.py           calls what follows, for each batch
         batch/pack_plan.py              which rows go into which object, by their types (batch/types.py)

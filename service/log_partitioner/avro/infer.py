@@ -1,7 +1,7 @@
 """One entry -> its type in the lattice, by rules that look at that entry alone (DESIGN 3.3).
 
-Values are those of `log_partitioner.input.decode`: None, bool, int, float, str, list, dict, and `msgspec.Raw` for a
-number that is kept as its JSON text; and those of `log_partitioner.formats.values`.
+Values come from `log_partitioner.input.decode`: None, bool, int, float, str, list, dict, `msgspec.Raw` for a number
+that is kept as its JSON text, and the classes of `log_partitioner.formats.values`.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def infer(value: Any, limits: SchemaBounds, *, depth: int) -> Type:
 
 
 def infer_all(values: Collection[Any], limits: SchemaBounds, *, depth: int) -> Type:
-    """Infer the join of many values of one position, `depth` is that of objects and arrays among them.
+    """Infer the join of many values of one position; objects and arrays among them stand at `depth`.
 
     Objects are taken apart together and key by key: joining their types one by one would cost the square of the
     keys that differ, which a hostile record has many of.

@@ -22,7 +22,7 @@ from log_partitioner.avro.schema_types import ArrayType, MapType, RecordType, Sc
 from log_partitioner.config.settings import SchemaBounds
 
 Encode = Callable[[Any, bytearray], None]
-"""Appends a value that is not null; raises SchemaMismatch or TooDeepError, and the caller drops what was appended."""
+"""Appends a value that is not null; raises SchemaMismatch or TooDeepError: then the caller drops the appended bytes."""
 
 T = TypeVar("T")
 

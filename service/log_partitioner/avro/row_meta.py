@@ -11,7 +11,7 @@ TIMESTAMP_MS_MAX = 253_402_300_799_999  # the end of the year 9999, the last one
 
 
 def readable_timestamp(timestamp_ms: int | None) -> int:
-    """Return Kafka's timestamp of a record as a row holds it: -1 if there is none, or one that readers cannot read."""
+    """Return Kafka's timestamp of a record as a row holds it: -1 if it is missing, or if readers cannot read it."""
     if timestamp_ms is None or timestamp_ms > TIMESTAMP_MS_MAX:
         return NO_TIMESTAMP_MS
     return timestamp_ms

@@ -1,4 +1,4 @@
-"""The flushes topic on a group's TopicPartitions: the offset up to which each was flushed, and who else flushes them.
+"""Reads from flush records up to which offset each TopicPartition was flushed, and which other groups flush it.
 
 Owns both answers; `adapters.kafka.flush_records` yields the records, newest first. One part of a flush record is enough
 for the TopicPartitions that it names, since readers see all parts of a transaction or none. An adoption by the group
@@ -47,7 +47,7 @@ class _End(NamedTuple):
 class Flushed(NamedTuple):
     """The next offset of each TopicPartition asked for, if known, foreign groups, and topics that ours has flushed.
 
-    `ways` are what is recorded of source topic chains at these offsets.
+    `ways` are the places of source topic chains that are recorded at these offsets.
     """
 
     next_offsets: dict[TopicPartition, int]
@@ -59,9 +59,8 @@ class Flushed(NamedTuple):
 class FlushHistory:
     """Collects the next offset of each TopicPartition wanted, from flush records of one group and these topics.
 
-    Two topics of one name are the same if their ids are equal, or if one id is unknown. Flush records from before the
-    time at which a person set the offset are ignored, and those of the SKEW_MS after it, too. For `newest_of`, only the
-    newest flush records matter.
+    Two topics of one name are the same if their ids are equal, or if one id is unknown. If a person has set the offset,
+    flush records count only from SKEW_MS after that time on. For `newest_of`, only the newest flush records matter.
     """
 
     def __init__(

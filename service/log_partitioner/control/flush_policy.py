@@ -17,7 +17,7 @@ SMOOTHING = 0.4
 DISTRUST = 0.5  # of the time that an estimate may fill, after a batch was too large
 UNKNOWN_SHARE = 0.05  # the assumed share of a step that was cut short with nothing to show
 _RATIO_MIN, _RATIO_MAX = 0.25, 8.0
-ESTIMATE_SHARE = 0.7  # of the time for uploads, or of what a revoke leaves of it
+ESTIMATE_SHARE = 0.7  # of the time for uploads, or of the time that a revoke leaves for them
 FIXED_SHARE = 0.5  # of memory, for rows and PartitionKeys; the rest is for entries, which can leave it
 SPOOL_SHARE = 0.6  # of the spool: rows that left memory, and the objects that they become
 
@@ -123,7 +123,7 @@ class StepSeconds(NamedTuple):
 class FlushSteps:
     """Measures the steps of one flush, and the finished share of one that was cut short.
 
-    `deadline` is that of the step under way; its clock measures.
+    `deadline` bounds the step under way; its clock measures.
     """
 
     def __init__(self, rows: int, deadline: Deadline) -> None:
@@ -210,7 +210,7 @@ def _estimate(factor: float, fixed: float, growing: float) -> float:
 def _learn(factor: float, fixed: float, growing: float, seconds: float, done: float) -> float:
     if seconds <= 0 or growing <= 0:
         return factor
-    if done < 1:  # by what it was cut short is no reason to think it faster
+    if done < 1:  # a step that was cut short is never thought to be faster
         return max(factor, (seconds - fixed) / (growing * (done or UNKNOWN_SHARE)))
     expected = factor * growing
     ratio = min(_RATIO_MAX, max(_RATIO_MIN, (seconds - fixed) / expected))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class Rate:
-    """Spaces what is counted; without `per_s` nothing waits. Used by one thread at a time."""
+    """Spaces counted things out; without `per_s` nothing waits. Used by one thread at a time."""
 
     per_s: float | None
     free_at_s: float = -math.inf
@@ -19,6 +19,6 @@ class Rate:
         return max(0.0, self.free_at_s - now_s)
 
     def took(self, count: int, now_s: float) -> None:
-        """Note what has come."""
+        """Note that so many have come."""
         if self.per_s is not None:
             self.free_at_s = max(self.free_at_s, now_s) + count / self.per_s

@@ -70,7 +70,7 @@ class WorkerState:
     # The assignment.
 
     def owning(self, tps: TopicPartitions) -> WorkerState:
-        """Own these, too; they are to be sought, because nobody has asked for their next offset yet.
+        """Own these, too; they are to be sought, because the worker has not asked for their next offset yet.
 
         That holds for one that was released a moment ago as well. 1. `consume` takes offset 10. 2. Inside it a revoke
         discards offsets 5 to 9. 3. Inside it the TopicPartition is assigned again. 4. `consume` returns 10.
@@ -99,7 +99,7 @@ class WorkerState:
         return replace(self, discards_in_row=0, size_max=grown(self.size_max, size_max))
 
     def discarded(self, size: Size, at_s: float, *, counts_as_failure: bool) -> WorkerState:
-        """A flush was not committed, or nobody knows: batches become smaller. Old failures are forgotten."""
+        """A flush was not committed, or its outcome is unknown: batches become smaller. Old failures are forgotten."""
         failures = tuple(one for one in self.failures_at_s if at_s - one < FAILURES_WINDOW_S)
         failures += (at_s,) if counts_as_failure else ()
         return replace(self, failures_at_s=failures, size_max=shrunk(self.size_max, size))

@@ -21,7 +21,7 @@ MESSAGE_CHARS_MAX = 256
 
 RECORD_SUFFIX = ".record.json"
 
-# What one takes in memory beside keys, values and texts, in bytes, measured (tests/unit/formats/test_dead_letter.py).
+# Bytes of memory for a letter beside keys, values and texts, measured (tests/unit/formats/test_dead_letter.py).
 _LETTER_BYTES, _HEADER_BYTES, _INDEX_BYTES, _CHAR_BYTES = 640, 200, 50, 4
 
 
@@ -70,7 +70,7 @@ class DeadLetter(NamedTuple):
 
     @property
     def entries(self) -> int:
-        """How many entries this dead letter accounts for in the conservation law."""
+        """The number of entries that this dead letter accounts for in the conservation law."""
         return 1 if self.indexes is None else len(self.indexes)
 
     @property
@@ -115,7 +115,7 @@ class DeadLetterHeaders(msgspec.Struct, frozen=True, omit_defaults=True, rename=
 
     @property
     def entries(self) -> int:
-        """How many entries it accounts for."""
+        """The number of entries that it accounts for."""
         return 1 + self.index_list.count(",")
 
     @property
@@ -193,6 +193,6 @@ def parse_headers(headers: Headers | Iterable[tuple[str, bytes | None]]) -> Dead
 
 
 def own_headers(headers: Headers) -> Headers:
-    """Return the record's own headers from those of its dead letter: what stands before ours."""
+    """Return the record's own headers from the headers of its dead letter: they stand before ours."""
     begins = [number for number, (name, _) in enumerate(headers) if name == HEADER_REASON]
     return headers[: begins[-1]] if begins else ()

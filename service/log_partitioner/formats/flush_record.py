@@ -25,8 +25,8 @@ class FlushedTopicPartition(msgspec.Struct, frozen=True, kw_only=True, omit_defa
     min_offset and max_offset are None if nothing was read. idle_since_ms is wall-clock time, None while
     records come. The conservation law: entries == in files + dead_letters.
 
-    If replays are discarded (DESIGN 3.8), first_ways and next_ways are what is recorded of each way at these offsets,
-    the least recently used way first, and discarded_replays counts records; a discarded one has no entries.
+    If replays are discarded (DESIGN 3.8), first_ways and next_ways have the places recorded at these offsets by way,
+    the least recently used way first, and discarded_replays counts records; a discarded record has no entries.
     """
 
     topic: str
@@ -245,7 +245,7 @@ def decode_flushes(value: bytes) -> FlushRecord | Adoption:
 
 
 class Lineage:
-    """Decides which flushes are the history of one group: its own, and those of adopted groups up to the adoption.
+    """Decides which flushes are the history of one group: its own, and flushes of adopted groups up to the adoption.
 
     Adoption is transitive: groups that an adopted group had adopted belong to the history, too. Everything else is
     foreign: other groups, and flushes of an adopted group beyond the adopted offset. Two topics of one name are the

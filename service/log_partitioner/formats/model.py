@@ -33,8 +33,8 @@ OffsetRanges = dict[TopicPartition, tuple[int, int]]
 class SourceRecord(NamedTuple):
     """One Kafka message of the source, as it left the client library.
 
-    `timestamp_ms` is Kafka's, or None if the record carries none; `leader_epoch` that of the leader which took the
-    record, or None if the client library does not know it. `unreadable` says why no entry can be taken from it:
+    `timestamp_ms` is Kafka's, or None if the record carries none; `leader_epoch` is the epoch of the leader that took
+    the record, or None if the client library does not know it. `unreadable` says why no entry can be taken from it:
     HEADERS_UNREADABLE (the headers are left out), FATAL, SKIPPED or UNKNOWN_SCHEMA.
     """
 
@@ -83,7 +83,7 @@ class RootLink(NamedTuple):
     topic: str
     partition: int
     offset: int
-    index: int | None = None  # type: ignore[assignment]  # hides tuple.index, which nobody calls on a link
+    index: int | None = None  # type: ignore[assignment]  # hides tuple.index, which is never called on a link
 
 
 class WayPlace(NamedTuple):

@@ -135,7 +135,7 @@ class Location(msgspec.Struct, frozen=True):
 class SourceRange(msgspec.Struct, frozen=True):
     """The contribution of one TopicPartition to one reference.
 
-    first_offset and next_offset are the batch's; min_offset and max_offset are those of the reference's own entries.
+    first_offset and next_offset belong to the batch, min_offset and max_offset to the reference's own entries.
     """
 
     topic: str
@@ -150,7 +150,7 @@ class SourceRange(msgspec.Struct, frozen=True):
 class Reference(msgspec.Struct, frozen=True, kw_only=True):
     """A reference, whole: the data of one PartitionKey in one object.
 
-    `schema` is that of the object, by which rows are decoded; `projection` makes the PartitionKey's exact schema of it
+    `schema` is the object's, by which rows are decoded; `projection` makes the PartitionKey's exact schema of it
     (`log_partitioner.formats.projection.project`).
     """
 
@@ -183,7 +183,7 @@ def reference_id(batch_id: str, number: int) -> str:
 
 
 def begun_ms(batch_id: str) -> int | None:
-    """Return the time at which a batch began; None if its id does not tell, as that of a named backfill."""
+    """Return the time at which a batch began; None if its id does not tell, as with a named backfill."""
     try:
         return round(1000 * datetime.fromisoformat(batch_id[:_BEGUN_CHARS]).timestamp())
     except ValueError:

@@ -1,7 +1,7 @@
 """The replay mark: dead letters that were put back into their source topics (docs/FORMATS.md).
 
 It stands in the partition of the dead letters, behind them, and is committed with the records that were made of them.
-So whoever reads a partition to its end knows which of its letters were replayed, and no retention takes the mark first.
+So a reader of a whole partition knows which of its letters were replayed, and retention never takes the mark first.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ class SchemaRef(NamedTuple):
 class Schema(NamedTuple):
     """The text of a schema, and the names and texts that it refers to, each behind those that it refers to itself.
 
-    Bytes are those of a file: a text, or what a compiler has made of one.
+    Bytes come from a file: a text, or a compiler's output for one.
     """
 
     text: str | bytes

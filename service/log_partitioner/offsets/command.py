@@ -33,7 +33,7 @@ from log_partitioner.formats.model import CommittedOffset, TopicPartition
 from log_partitioner.offsets.plans import Change, Target, plan_adoption, plan_changes, plan_skip
 from log_partitioner.offsets.survey import ANSWER_S, Survey
 
-NAME = "offsets"  # of this program, where a worker's would stand
+NAME = "offsets"  # of this program, in place of a worker's name
 _ACTIONS = {
     "show": "show what is committed and flushed, and what the log holds",
     "set": "set committed offsets; asks before records are published twice or skipped",
@@ -235,7 +235,7 @@ class _Asking:
         """Look for the first offset behind `first` that can be read, or the end of the log.
 
         Raises:
-            SourceError: `first` can be read, or nobody can tell.
+            SourceError: `first` can be read, or the broker cannot tell.
         """
         log_end = self._consumer.offsets_at([tp], END_OFFSET, deadline=self._deadline())[tp]
         end = Search(self.options, tp, self._deadline()).readable_from(first, log_end)
@@ -254,7 +254,7 @@ class _Asking:
         """Commit messages and offsets in one transaction.
 
         Raises:
-            SourceError: nothing is committed, or nobody knows whether.
+            SourceError: nothing is committed, or the outcome is not known.
         """
         options = producer_options(
             self._settings, worker=NAME, transactional_id=self._settings.offsets_transactional_id

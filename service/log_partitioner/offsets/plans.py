@@ -33,7 +33,7 @@ class Change(NamedTuple):
     """The change of one committed offset.
 
     `after` is None if the offset stays as it is; `note` says why, and `is_met` whether it is as requested already.
-    `twice` and `skipped` count the offsets that will be published again, or by nobody.
+    `twice` counts the offsets that will be published again, `skipped` those that will never be published.
     """
 
     tp: TopicPartition
@@ -131,7 +131,7 @@ GENERATION = 0  # no assignment has made it
 
 
 class Skip(NamedTuple):
-    """Offsets [first, end) to be skipped, and what is committed instead of their records."""
+    """Offsets [first, end) to be skipped, and the commit that stands for their records."""
 
     tp: TopicPartition
     first: int

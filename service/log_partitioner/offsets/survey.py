@@ -23,9 +23,9 @@ FLUSH_RECORDS_S = 1800.0
 
 
 class Standing(NamedTuple):
-    """One TopicPartition. `flushed` is the end of the newest flush record, whatever a person has set since.
+    """One TopicPartition. `flushed` is the end of the newest flush record, even if a person has set an offset since.
 
-    `ways` are what is recorded of source topic chains there.
+    `ways` are the places of source topic chains that are recorded there.
     """
 
     tp: TopicPartition

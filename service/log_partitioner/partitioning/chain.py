@@ -26,7 +26,7 @@ Int64 = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
 
 class _Link(msgspec.Struct, array_like=True):
-    """A link that a row can hold: Kafka's bounds, which are those of Avro's int and long. Further parts are ignored."""
+    """A link that a row can hold: Kafka's bounds are the bounds of Avro's int and long. Further parts are ignored."""
 
     topic: TopicName
     partition: Int32

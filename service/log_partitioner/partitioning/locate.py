@@ -67,7 +67,7 @@ def _text(value: bytes | None) -> str | None:
 
 
 def _value_in(value: bytes | str | None) -> Any:
-    """Read JSON text inside a value; None if it is none."""
+    """Read JSON text inside a value; None if it is not JSON."""
     try:
         return _inner.decode_again(value.encode() if isinstance(value, str) else value) if value else None
     except UndecodableError:

@@ -210,19 +210,18 @@ class Process:
 
     def _trouble(self) -> str | None:
         """Describe the trouble outside, for the probes."""
-        trouble = self._preflight.unmet or self._store.trouble or self._committer.trouble or self._registry_trouble
-        return (
-            trouble or self._kept_out() or (None if self.worker.recorder.first_look.has_fit else self._misfit) or None
-        )
+        misfit = None if self.worker.recorder.first_look.has_fit else self._misfit
+        return self._preflight.unmet or self._last_failure() or self._kept_out() or misfit or None
 
-    @property
-    def _registry_trouble(self) -> str | None:
-        return None if self._registry is None else self._registry.trouble
+    def _last_failure(self) -> str | None:
+        """Describe the failure of the last request to the store, to brokers or to the registry."""
+        of_registry = None if self._registry is None else self._registry.trouble
+        return self._store.trouble or self._committer.trouble or of_registry
 
     def _ask_again(self) -> None:
         """Ask whether the last failure is over: a worker without anything to flush would not find out by itself."""
         is_asking = self._asking is not None and self._asking.is_alive()
-        if is_asking or not (self._store.trouble or self._committer.trouble or self._registry_trouble):
+        if is_asking or self._last_failure() is None:
             return
         trouble = self._committer.trouble
 
@@ -232,11 +231,11 @@ class Process:
             if not is_missing and is_idle:
                 self._committer.trouble = None
 
-        self._asking = Thread(target=ask, name="look-again", daemon=True)
+        self._asking = Thread(target=ask, name="ask-again", daemon=True)
         self._asking.start()
 
     def _beat(self) -> None:
-        """Tell the probes that the loop has turned, and whether we are a member or stop; counts rounded numbers."""
+        """Tell the probes that the loop has turned, and whether we are a member or stop."""
         self.health.beat()
         if (now_s := self.clock.now_s()) >= self._looked_at_s + _LOOK_S:
             self._require_part(now_s)
@@ -250,10 +249,6 @@ class Process:
         verification = self.worker.verification
         if verification.differences and self._settings.verify.on_difference != "report":
             self.health.difference = verification.story()
-        json = self.worker.recorder.rules.json
-        if json.rounded:
-            self.metrics.add("inexact_numbers", json.rounded)
-            json.rounded = 0
 
     def _require_part(self, now_s: float) -> None:
         """Require that we take part in the group; a full group is waited for.

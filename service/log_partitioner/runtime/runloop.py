@@ -252,6 +252,10 @@ class Runloop:
             else:
                 self.ports.metrics.add("dead_letter_entries", count, reason=outcome)
         self.recorder.outcomes.clear()
+        json = self.recorder.rules.json
+        if json.rounded:
+            self.ports.metrics.add("inexact_numbers", json.rounded)
+            json.rounded = 0
 
     def _publish(self) -> None:
         """Publish the owned TopicPartitions and the state of the open batch."""

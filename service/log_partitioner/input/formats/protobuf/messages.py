@@ -260,5 +260,5 @@ def _may_be_no_text(field: FieldDescriptor) -> bool:
 
 
 def _unchecked_text(value: str | bytes, _depth: int) -> str:
-    """Write a string that nobody has checked: it is bytes if it is no UTF-8."""
+    """Write a string that protobuf has not checked: bytes, if it is not UTF-8."""
     return Bytes.of(value) if isinstance(value, bytes) else value
