@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from log_partitioner.control.deadline import Deadline
-from log_partitioner.control.flush_history import Flushed
+from log_partitioner.control.flush_history import FlushedOffsets
 from log_partitioner.formats.model import CommittedOffset, SourceRecord, TopicPartition
 from log_partitioner.formats.offset_metadata import SourceTopics
 from log_partitioner.formats.schema import Schema, SchemaRef
@@ -288,7 +288,7 @@ class FlushRecords(Protocol):
         *,
         newest_of: Iterable[TopicPartition] = (),
         deadline: Deadline,
-    ) -> Flushed:
+    ) -> FlushedOffsets:
         """Return the next offset of each that a flush record of this group names; outside callbacks.
 
         Flush records of a topic with another id than in `topics` do not count, nor those from before a person set the

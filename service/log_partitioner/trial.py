@@ -28,7 +28,7 @@ from log_partitioner.errors import CouldNotTellError, SettingsError
 from log_partitioner.formats.dead_letter import Reason
 from log_partitioner.formats.model import SourceRecord, TopicPartition
 from log_partitioner.formats.projection import NAME_PROPERTY, TYPE_PROPERTY
-from log_partitioner.input.decode import Bad, RecordDecoder, refused
+from log_partitioner.input.decode import BadEntry, RecordDecoder, refused
 from log_partitioner.partitioning.event_time import parse_event_time
 from log_partitioner.partitioning.locate import compile_path
 from log_partitioner.partitioning.partitioner import Partitioner, Placement, Rejection
@@ -153,15 +153,15 @@ class Trial:
             self._fields.update(entry.keys())
             placed = self._partitioner.partition(entry, around, record)
             if isinstance(placed, Rejection):
-                self._reject(record, Bad(index, placed.reason, placed.message))
+                self._reject(record, BadEntry(index, placed.reason, placed.message))
                 continue
             try:
                 kind = self._types.of(entry)
             except TooDeepError as error:
-                self._reject(record, Bad(index, Reason.TOO_DEEP, str(error)))
+                self._reject(record, BadEntry(index, Reason.TOO_DEEP, str(error)))
                 continue
             except TooManyFieldsError as error:
-                self._reject(record, Bad(index, Reason.TOO_MANY_FIELDS, str(error)))
+                self._reject(record, BadEntry(index, Reason.TOO_MANY_FIELDS, str(error)))
                 continue
             if len(self._type.by_name) < SHOWN_MAX:
                 most = self._settings.schema_bounds.object_keys_max
@@ -200,7 +200,7 @@ class Trial:
             )
             self._shown.append(f"{_name(record, index)}: {what}{entry_id}")
 
-    def _reject(self, record: SourceRecord, bad: Bad) -> None:
+    def _reject(self, record: SourceRecord, bad: BadEntry) -> None:
         if len(self._shown) < EXAMPLES or not self.dead[bad.reason]:  # of each reason one at least
             self._shown.append(f"{_name(record, bad.number)}: dead letter {bad.reason}: {bad.message}")
         self.dead[bad.reason] += 1

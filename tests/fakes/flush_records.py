@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import msgspec
 
 from log_partitioner.control.deadline import Deadline
-from log_partitioner.control.flush_history import Flushed, FlushHistory, OurGroup
+from log_partitioner.control.flush_history import FlushedOffsets, FlushHistory, OurGroup
 from log_partitioner.errors import HistoryUnknownError
 from log_partitioner.formats.flush_record import decode_flushes
 from log_partitioner.formats.model import TopicPartition
@@ -41,7 +41,7 @@ class FakeFlushRecords:
         *,
         newest_of: Iterable[TopicPartition] = (),
         deadline: Deadline,
-    ) -> Flushed:
+    ) -> FlushedOffsets:
         """Read all of them."""
         wanted, newest = list(tps), list(newest_of)
         if wanted or newest:

@@ -23,7 +23,7 @@ from log_partitioner.avro.binary import encode_long
 from log_partitioner.avro.pack_schema import merge
 from log_partitioner.avro.schema import META, row_schema
 from log_partitioner.avro.schema_types import RecordType, join_entries
-from log_partitioner.batch.reference_lines import LineWriter, Numbered
+from log_partitioner.batch.reference_lines import BatchNumbers, LineWriter
 from log_partitioner.batch.row_writer import Blocks
 from log_partitioner.batch.types import PlainTypes
 from log_partitioner.config.settings import SchemaBounds
@@ -118,7 +118,7 @@ HEADER = container.header(SCHEMA.text, codec="null", sync=SYNC, metadata={"lp-ba
 PACK = HEADER + b"".join(map(block, ROWS))
 
 
-def blocks(key: PartitionKey, numbered: Numbered) -> Blocks:
+def blocks(key: PartitionKey, numbered: BatchNumbers) -> Blocks:
     """Count the rows of one PartitionKey."""
     metas = [one["meta"] for one in ROWS[key]]
     times = [meta["event_time"] for meta in metas]
@@ -139,7 +139,7 @@ def blocks(key: PartitionKey, numbered: Numbered) -> Blocks:
 def reference_message() -> bytes:
     """Write the message that announces the pack."""
     types = PlainTypes(LIMITS)
-    numbered = Numbered([*SPANS], SPANS, types, bytes_max=900_000)
+    numbered = BatchNumbers([*SPANS], SPANS, types, bytes_max=900_000)
     writer = LineWriter(types.number(MERGED), numbered)
     start = len(HEADER)
     for key in ROWS:

@@ -25,7 +25,7 @@ from log_partitioner.avro.schema_types import RecordType, join_records
 from log_partitioner.batch import pack_plan, row_writer
 from log_partitioner.batch import rows as rows_module
 from log_partitioner.batch import seal as seal_module
-from log_partitioner.batch.messages import Sender, Uploaded, key_of, reference_messages
+from log_partitioner.batch.messages import Sender, UploadedObject, key_of, reference_messages
 from log_partitioner.batch.pack_plan import META_BYTES
 from log_partitioner.batch.rows import Rows
 from log_partitioner.batch.seal import SealedObject, SealRules
@@ -174,7 +174,7 @@ def announced(objects: list[SealedObject]) -> list[list[Reference]]:
     number = 0
     for one in objects:
         stored = StoredObject(key_of(one, "logs", batch_id="b1", attempt=0), None, None)
-        uploaded = Uploaded(one, stored, "schema", inline=False)
+        uploaded = UploadedObject(one, stored, "schema", inline=False)
         messages = reference_messages(
             [uploaded], SENDER, batch_id="b1", generation=1, at_ms=0, first_number=number
         )  # fmt: skip

@@ -21,7 +21,7 @@ from log_partitioner.batch.messages import dead_letters_of
 from log_partitioner.batch.topic_rules import RulesByTopic
 from log_partitioner.formats.dead_letter import Reason
 from log_partitioner.formats.model import PartitionKey, SourceRecord
-from log_partitioner.input.decode import Bad, refused
+from log_partitioner.input.decode import BadEntry, refused
 from log_partitioner.partitioning.partitioner import Placement, Rejection
 from log_partitioner_pipeline.backfill.held import WHOLE
 from log_partitioner_pipeline.frames import struct
@@ -99,7 +99,7 @@ def split(row: dict[str, Any], rules: SplitRules) -> Iterator[dict[str, Any]]:
         if isinstance(placed, Placement):
             by_key.setdefault(placed.key, []).append(index)
         else:
-            bad.append(Bad(index, placed.reason, placed.message))
+            bad.append(BadEntry(index, placed.reason, placed.message))
     for key, indexes in by_key.items():
         yield {**row, "user": key.user, "date": key.date, "hour": key.hour, "indexes": indexes}
     of_entries = len(decoded.entries) + len(decoded.bad)

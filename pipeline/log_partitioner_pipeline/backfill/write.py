@@ -29,7 +29,7 @@ from log_partitioner.avro.schema import RowSchema
 from log_partitioner.batch.fast_lane import is_fast
 from log_partitioner.batch.messages import (
     Sender,
-    Uploaded,
+    UploadedObject,
     check_references,
     dead_letter_message,
     key_of,
@@ -202,13 +202,13 @@ class Writer:
         check_references((one.sealed for one in uploaded), messages)
         yield from map(OutboxMessage.of, messages)
 
-    def _upload(self, spool: MemorySpool, sealed: SealedObject) -> Uploaded:
+    def _upload(self, spool: MemorySpool, sealed: SealedObject) -> UploadedObject:
         s3, schema = self._settings.s3, sealed.schema
         metadata = object_metadata(sealed, batch_id=self._run.batch_id)
         key = key_of(sealed, s3.prefix, batch_id=self._attempt, attempt=0)
         stored = self._objects.create(s3.bucket, key, spool.load(sealed.file), metadata)
         # A task does not know how many messages there will be: none carries the text of a schema.
-        return Uploaded(sealed, stored, self._upload_schema(schema), inline=False)
+        return UploadedObject(sealed, stored, self._upload_schema(schema), inline=False)
 
     def _upload_schema(self, schema: RowSchema) -> str:
         """Make sure that the object of a schema is there; returns its key."""

@@ -62,7 +62,7 @@ def _fuse(left: Type, right: Type) -> Type | None:
     return Scalar.LONG64 if left in _LONGS and right in _LONGS else None
 
 
-class Placed(NamedTuple):
+class PlacedField(NamedTuple):
     """A field of an exact type, and the number and type of the merged field that holds it."""
 
     name: str
@@ -71,13 +71,13 @@ class Placed(NamedTuple):
     merged: Type
 
 
-def places(own: RecordType, merged: RecordType) -> list[Placed]:
+def places(own: RecordType, merged: RecordType) -> list[PlacedField]:
     """Return where the fields of an exact type stand in a merged one that holds it; ascending by number."""
     numbers = {key: number for number, key in enumerate(merged.by_name)}
     found = []
     for name, child in own.by_name.items():
         key, _ = _place(merged.by_name, name, child)
-        found.append(Placed(name, child, numbers[key], merged.by_name[key]))
+        found.append(PlacedField(name, child, numbers[key], merged.by_name[key]))
     return sorted(found, key=attrgetter("number"))
 
 

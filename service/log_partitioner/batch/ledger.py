@@ -12,7 +12,7 @@ from typing import NamedTuple
 from log_partitioner.batch.fast_lane import TakenSpan
 from log_partitioner.formats.model import CommittedOffset, SourceRecord, TopicPartition, WayPlace
 from log_partitioner.formats.offset_metadata import Ways
-from log_partitioner.partitioning.chain import Recorded
+from log_partitioner.partitioning.chain import WayPlaces
 
 
 class Replay(NamedTuple):
@@ -49,7 +49,7 @@ class Ledger:
     dead_letters: int = 0
     is_new: bool = False
     first_ways: Ways | None = None
-    recorded: Recorded | None = None
+    recorded: WayPlaces | None = None
     discarded_replays: int = 0
     replays: dict[str, Replay] = field(default_factory=dict)
 
@@ -142,7 +142,7 @@ class Ledger:
         self.timestamp_max_ms = self.oldest_ms = None
         self.records = self.entries = self.dead_letters = self.discarded_replays = 0
         if self.recorded is not None:
-            self.first_ways, self.recorded, self.replays = self.recorded.ways, Recorded(self.recorded.ways), {}
+            self.first_ways, self.recorded, self.replays = self.recorded.ways, WayPlaces(self.recorded.ways), {}
 
     def check(self, tp: TopicPartition, *, in_files: int, dead: int) -> None:
         """Assert the order of offsets (W1) and the conservation law (W3), by counts taken elsewhere.
@@ -193,7 +193,7 @@ class Ledgers:
 
 
 def _begun(first: int, leader_epoch: int | None, old: Ledger | None, *, is_new: bool, ways: Ways | None) -> Ledger:
-    recorded = None if ways is None else Recorded(ways)
+    recorded = None if ways is None else WayPlaces(ways)
     begun = Ledger(first, first, leader_epoch, is_new=is_new, first_ways=ways, recorded=recorded)
     if old is not None:
         begun.idle_since_ms, begun.oldest_ms, begun.committed_ms = old.idle_since_ms, old.oldest_ms, old.committed_ms

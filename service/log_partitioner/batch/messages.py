@@ -61,7 +61,7 @@ from log_partitioner.formats.reference import (
     reference_id,
 )
 from log_partitioner.formats.replay import REPLAY_TYPE, ReplayMark, encode_replay_mark
-from log_partitioner.input.decode import Bad
+from log_partitioner.input.decode import BadEntry
 
 REFERENCES_TYPE = "log-partitioner.references.v1"
 FLUSH_TYPE = "log-partitioner.flush.v1"
@@ -78,7 +78,7 @@ class Sender(NamedTuple):
     bucket: str
 
 
-class Uploaded(NamedTuple):
+class UploadedObject(NamedTuple):
     """An object of the batch in the store, and the place of its schema; `inline` puts the schema into messages."""
 
     sealed: SealedObject
@@ -88,7 +88,7 @@ class Uploaded(NamedTuple):
 
 
 def reference_messages(
-    uploaded: Iterable[Uploaded],
+    uploaded: Iterable[UploadedObject],
     sender: Sender,
     *,
     batch_id: str,
@@ -150,7 +150,7 @@ def inline_bytes(text: str) -> int:
     return len(encode_message(text))
 
 
-def _place_of(uploaded: Uploaded, bucket: str) -> ObjectPlace:
+def _place_of(uploaded: UploadedObject, bucket: str) -> ObjectPlace:
     file, stored = uploaded.sealed.file, uploaded.stored
     return ObjectPlace(
         bucket=bucket,
@@ -242,9 +242,9 @@ def adoption_messages(adoption: Adoption, sender: Sender, *, partitions: Iterabl
             yield Message(sender.kafka.flushes_topic, key, value, headers, partition)
 
 
-def dead_letters_of(record: SourceRecord, bad: Iterable[Bad], *, of_entries: int) -> list[DeadLetter]:
+def dead_letters_of(record: SourceRecord, bad: Iterable[BadEntry], *, of_entries: int) -> list[DeadLetter]:
     """Make one dead letter per reason for the bad entries of a record, which has so many in all."""
-    by_reason: dict[Reason, list[Bad]] = {}
+    by_reason: dict[Reason, list[BadEntry]] = {}
     for one in bad:
         by_reason.setdefault(one.reason, []).append(one)
     letters = []
@@ -295,7 +295,7 @@ HEADER_BYTES = 10  # two lengths
 OUR_HEADERS_BYTES = 4096  # of a dead letter, but for the indexes; an object's key has 1,024 at most
 
 
-class Apart(Enum):
+class StoredPart(Enum):
     """The part of a record that is stored as an object of its own, because its dead letter has no room for it."""
 
     VALUE = "value"
@@ -327,7 +327,7 @@ def _index_bytes(indexes: tuple[int, ...]) -> int:
     return len(str(indexes[-1])) + 1
 
 
-def stored_apart(letter: DeadLetter, *, message_bytes_max: int) -> Apart | None:
+def stored_apart(letter: DeadLetter, *, message_bytes_max: int) -> StoredPart | None:
     """Return the part of its record for which a dead letter has no room; None if the record fits as it is."""
     record, indexes = letter.record, letter.indexes
     room = message_bytes_max - BATCH_BYTES - OUR_HEADERS_BYTES
@@ -335,13 +335,15 @@ def stored_apart(letter: DeadLetter, *, message_bytes_max: int) -> Apart | None:
         room -= len(indexes) * _index_bytes(indexes)
     room -= len(record.key or b"") + _headers_bytes(record.headers)
     if room < 0:
-        return Apart.RECORD
-    return None if len(record.value or b"") <= room else Apart.VALUE
+        return StoredPart.RECORD
+    return None if len(record.value or b"") <= room else StoredPart.VALUE
 
 
-def stored_object(record: SourceRecord, apart: Apart, *, prefix: str, batch_id: str, number: int) -> tuple[str, bytes]:
+def stored_object(
+    record: SourceRecord, apart: StoredPart, *, prefix: str, batch_id: str, number: int
+) -> tuple[str, bytes]:
     """Return key and body of the object that holds a record, or its value."""
-    if apart is Apart.VALUE:
+    if apart is StoredPart.VALUE:
         return dead_letter_key(prefix, batch_id=batch_id, number=number), record.value or b""
     body = encode_stored_record(StoredRecord(record.key, record.value, list(record.headers)))
     return stored_record_key(prefix, batch_id=batch_id, number=number), body

@@ -46,7 +46,7 @@ class LineGroup(NamedTuple):
     lines: msgspec.Raw
 
 
-class Numbered:
+class BatchNumbers:
     """The things of a batch that blocks name by number: TopicPartitions, types, and hours in the order of parts."""
 
     def __init__(self, tps: Sequence[TopicPartition], spans: Spans, types: Types, *, bytes_max: int) -> None:
@@ -71,7 +71,7 @@ class Numbered:
 class LineWriter:
     """Writes the lines of one object, whose header has the type `merged`."""
 
-    def __init__(self, merged: int, numbered: Numbered) -> None:
+    def __init__(self, merged: int, numbered: BatchNumbers) -> None:
         self.lines = 0
         self._merged = merged
         self._numbered = numbered
@@ -177,7 +177,7 @@ class LineWriter:
 class CompiledLines:
     """Writes the same lines of a pack by compiled code."""
 
-    def __init__(self, merged: int, numbered: Numbered) -> None:
+    def __init__(self, merged: int, numbered: BatchNumbers) -> None:
         assert native.module is not None, "the fast lane is not installed"
         assert isinstance(numbered.types, CompiledTypes), "compiled code has the types"
         self._numbered = numbered

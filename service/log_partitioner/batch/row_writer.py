@@ -28,7 +28,7 @@ ENCODED_FIELDS_MAX = 200_000  # of all encoders that are kept
 CHUNK_BYTES = 1024 * 1024  # of rows are written at once, and the rest of an indivisible last part
 
 
-class Unwritten(NamedTuple):
+class PartToWrite(NamedTuple):
     """A part to write: rows [begin, end) in the order of sealing, of an exact type, for an object of the type `merged`.
 
     Hour and types are numbers, by which lines name them. A divisible part may be written in pieces.
@@ -148,11 +148,11 @@ class EntryWriter:
             weight_max=ENCODED_FIELDS_MAX,
         )
 
-    def write(self, text: bytes, part: Unwritten, out: bytearray) -> None:
+    def write(self, text: bytes, part: PartToWrite, out: bytearray) -> None:
         """Write the entry of a row."""
         self.encoder_of(part)(self._decode(text), out)
 
-    def encoder_of(self, part: Unwritten) -> Encode:
+    def encoder_of(self, part: PartToWrite) -> Encode:
         """Return the encoder of the entries of a part."""
         return self._encoders.get((part.exact_type, part.merged))
 
@@ -170,7 +170,7 @@ class PythonWriter:
         self._entries = EntryWriter(rows, rules)
         self._next = 0
 
-    def write(self, parts: Sequence[Unwritten]) -> Chunk:
+    def write(self, parts: Sequence[PartToWrite]) -> Chunk:
         """Write parts, which follow each other in the order of sealing, until there are CHUNK_BYTES of rows.
 
         Raises:
@@ -190,7 +190,7 @@ class PythonWriter:
             found.append(self._count(part, len(out) - start))
         return PythonChunk(bytes(out), found)
 
-    def _block(self, at: int, part: Unwritten, user: bytes) -> tuple[int, bytearray]:
+    def _block(self, at: int, part: PartToWrite, user: bytes) -> tuple[int, bytearray]:
         """Write rows until a block is full; returns how many, and the block, not compressed."""
         rows, out, texts, rules = self._rows, bytearray(), self._texts, self._rules
         tp_of, offsets, times_us = rows.tp_of, rows.offsets, rows.event_times_us
@@ -219,7 +219,7 @@ class PythonWriter:
                 break
         return count, out
 
-    def _count(self, part: Unwritten, length: int) -> Blocks:
+    def _count(self, part: PartToWrite, length: int) -> Blocks:
         rows, order = self._rows, self._order[part.begin : self._next]
         times = [rows.event_times_us[row] for row in order]
         offsets_of: dict[int, list[int]] = {}
@@ -259,7 +259,7 @@ class CompiledWriter:
             },
         )
 
-    def write(self, parts: Sequence[Unwritten]) -> Chunk:
+    def write(self, parts: Sequence[PartToWrite]) -> Chunk:
         """Write the same as `PythonWriter.write`."""
 
         def slow(text: bytes, number: int) -> bytes:

@@ -22,13 +22,13 @@ from log_partitioner.avro.container import SYNC_BYTES
 from log_partitioner.avro.schema import RowSchema, row_schema
 from log_partitioner.avro.schema_types import RecordType
 from log_partitioner.batch.pack_plan import Hour, Part, Plan, SealRules, plan_objects
-from log_partitioner.batch.reference_lines import CompiledLines, LineGroup, LineWriter, Numbered, Spans
+from log_partitioner.batch.reference_lines import BatchNumbers, CompiledLines, LineGroup, LineWriter, Spans
 from log_partitioner.batch.row_writer import (
     Blocks,
     Chunk,
     CompiledWriter,
+    PartToWrite,
     PythonWriter,
-    Unwritten,
     WriteRules,
     joined,
 )
@@ -136,7 +136,7 @@ class Sealing:
         self._own: _Writing | None = None  # the object of its own of a part that has not ended
         self._packs: dict[_Place, _Writing] = {}
         self._hour: Hour | None = None
-        self._numbered = Numbered(rows.tps, spans, rows.types, bytes_max=rules.group_bytes_max)
+        self._numbered = BatchNumbers(rows.tps, spans, rows.types, bytes_max=rules.group_bytes_max)
         compress = container.compressor(rules.codec)
         write_rules = WriteRules(rules.bounds, rules.block_bytes, rules.decode, spool.read, compress, self._sync)
         self._writer = (CompiledWriter if rows.is_fast else PythonWriter)(rows, plan.order, write_rules)
@@ -164,9 +164,9 @@ class Sealing:
             yield Step(rows, finished)
         assert self._own is None, "W3: a part has not ended"
 
-    def _unwritten(self, part: Part) -> Unwritten:
+    def _unwritten(self, part: Part) -> PartToWrite:
         key = self._rows.keys[part.key]
-        return Unwritten(
+        return PartToWrite(
             part.begin,
             part.end,
             key.user,

@@ -44,7 +44,7 @@ class _End(NamedTuple):
     ways: Ways | None
 
 
-class Flushed(NamedTuple):
+class FlushedOffsets(NamedTuple):
     """The next offset of each TopicPartition asked for, if known, foreign groups, and topics that ours has flushed.
 
     `ways` are the places of source topic chains that are recorded at these offsets.
@@ -165,11 +165,11 @@ class FlushHistory:
         return {tp: max(one.next_offset for one in some) for tp, some in sorted(self._newest.items())}
 
     @property
-    def flushed(self) -> Flushed:
+    def flushed(self) -> FlushedOffsets:
         """All that was asked for."""
         last = {tp: max(some, key=lambda one: one.next_offset) for tp, some in self._newest.items()}
         ways = {tp: one.ways for tp, one in last.items() if one.ways}
-        return Flushed(self.next_offsets, self.foreign, frozenset(self.flushed_topics), ways)
+        return FlushedOffsets(self.next_offsets, self.foreign, frozenset(self.flushed_topics), ways)
 
 
 def at_ms(record: FlushRecord | Adoption) -> int:

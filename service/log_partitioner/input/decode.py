@@ -39,7 +39,7 @@ T = TypeVar("T")
 _Found = tuple[dict[str, Any], bytes, dict[str, Any] | None]
 
 
-class Bad(NamedTuple):
+class BadEntry(NamedTuple):
     """An entry that is dead; `number` is its index, None means the record as a whole, counted as one entry."""
 
     number: int | None
@@ -47,17 +47,17 @@ class Bad(NamedTuple):
     message: str
 
 
-class Decoded(NamedTuple):
+class DecodedRecord(NamedTuple):
     """The content of a record: its entries, its bad parts, its bytes after decompression."""
 
     entries: list[Entry]
-    bad: list[Bad]
+    bad: list[BadEntry]
     size: int
 
 
-def refused(record: SourceRecord) -> Decoded:
+def refused(record: SourceRecord) -> DecodedRecord:
     """Return a record as bad as a whole, because something of it could not be read."""
-    return Decoded([], [Bad(None, reason_of(record), record.unreadable or "")], len(record.value or b""))
+    return DecodedRecord([], [BadEntry(None, reason_of(record), record.unreadable or "")], len(record.value or b""))
 
 
 class RecordDecoder:
@@ -82,17 +82,17 @@ class RecordDecoder:
         is_plain = not (self._read or form.split or self._unframe or path)
         self._object_bytes_max = rules.record_bytes_max if is_plain else 0
 
-    def decode(self, value: bytes | None, headers: Headers = ()) -> Decoded:
+    def decode(self, value: bytes | None, headers: Headers = ()) -> DecodedRecord:
         """Take the value of a record apart.
 
         Raises:
             RegistryError: it needs a schema that the registry does not give now.
         """
         if not value:
-            return Decoded([], [], 0)
+            return DecodedRecord([], [], 0)
         if value[0] == _BRACE and len(value) <= self._object_bytes_max:
             try:
-                return Decoded([(0, self.json.decode_fast(value), value, None)], [], len(value))
+                return DecodedRecord([(0, self.json.decode_fast(value), value, None)], [], len(value))
             except FAST_REFUSALS:
                 pass  # it has to be looked at
         read, split = self._read, self._split
@@ -100,7 +100,7 @@ class RecordDecoder:
             payload = self._decompressed(value)
             size = len(payload)
             if not payload:
-                return Decoded([], [], 0)
+                return DecodedRecord([], [], 0)
             if self._unframe is not None:
                 ref, payload = self._unframe(payload, headers, self._rules.record_bytes_max)
                 if self._read_by is not None and read is None:
@@ -109,7 +109,7 @@ class RecordDecoder:
                 return self._sort_out(self._some(split(payload)), size, read=read)
             return self._document(payload if read is None else read(payload), size)
         except UndecodableError as error:
-            return Decoded([], [Bad(None, error.reason, f"{error}{self._advice(value, error)}")], len(value))
+            return DecodedRecord([], [BadEntry(None, error.reason, f"{error}{self._advice(value, error)}")], len(value))
 
     def _decompressed(self, value: bytes) -> bytes:
         """Undo compression; a binary value that begins like a compressed one by chance is one as it is."""
@@ -151,16 +151,20 @@ class RecordDecoder:
             return "; input.format = ndjson reads one object per line"
         return ""
 
-    def _document(self, document: Any, size: int) -> Decoded:
+    def _document(self, document: Any, size: int) -> DecodedRecord:
         """Decode entries of a list or of an envelope, or the one entry that a document is."""
         if type(document) is dict and not self._steps:  # most are
-            return Decoded([(0, document, encode_json(document), None)], [], size)
+            return DecodedRecord([(0, document, encode_json(document), None)], [], size)
         if is_list(document):
             return self._sort_out(self._parts.elements(document), size)
         found = self._some(self._follow(document, self._steps))
         entries = [(index, *one) for index, one in enumerate(found) if not isinstance(one, UndecodableError)]
-        bad = [Bad(index, one.reason, str(one)) for index, one in enumerate(found) if isinstance(one, UndecodableError)]
-        return Decoded(self._kept(entries, bad) if self._rules.envelope == "keep" else entries, bad, size)
+        bad = [
+            BadEntry(index, one.reason, str(one))
+            for index, one in enumerate(found)
+            if isinstance(one, UndecodableError)
+        ]
+        return DecodedRecord(self._kept(entries, bad) if self._rules.envelope == "keep" else entries, bad, size)
 
     def _follow(self, part: Any, steps: Sequence[PathStep]) -> Iterator[_Found | UndecodableError]:
         """Yield entries to which a path leads; an object without the next key is one. In a list, a bad one is an error.
@@ -210,7 +214,7 @@ class RecordDecoder:
             raise UndecodableError(Reason.NOT_AN_OBJECT, f"an entry is an object, not {found}")
         return value
 
-    def _kept(self, entries: list[Entry], bad: list[Bad]) -> list[Entry]:
+    def _kept(self, entries: list[Entry], bad: list[BadEntry]) -> list[Entry]:
         """Put what stands around an entry into it; one that is too deep with that is bad.
 
         Raises:
@@ -230,7 +234,7 @@ class RecordDecoder:
                 message = f"too large with its envelope in each of {len(entries)} rows: input.envelope = drop"
                 raise UndecodableError(Reason.RECORD_TOO_LARGE, message)
             if not text_around:
-                bad.append(Bad(index, Reason.TOO_DEEP, "nested too deep around the entry"))
+                bad.append(BadEntry(index, Reason.TOO_DEEP, "nested too deep around the entry"))
                 continue
             name = ENVELOPE
             while name in entry:
@@ -245,17 +249,19 @@ class RecordDecoder:
         limit = self._rules.entries_per_record_max
         return not_too_many([*islice(parts, limit + 1)], limit)
 
-    def _sort_out(self, parts: Iterable[Any], size: int, *, read: Callable[[bytes], Any] | None = None) -> Decoded:
+    def _sort_out(
+        self, parts: Iterable[Any], size: int, *, read: Callable[[bytes], Any] | None = None
+    ) -> DecodedRecord:
         """Decode parts that are an entry each; a bad one costs its neighbours nothing."""
         entries: list[Entry] = []
-        bad: list[Bad] = []
+        bad: list[BadEntry] = []
         for index, found in enumerate(parts):
             try:
                 part = found if read is None else read(found)
                 entries.append((index, self._object(part), text_of(part), None))
             except UndecodableError as error:
-                bad.append(Bad(index, error.reason, str(error)))
-        return Decoded(entries, bad, size)
+                bad.append(BadEntry(index, error.reason, str(error)))
+        return DecodedRecord(entries, bad, size)
 
 
 def weight_and_depth(value: Any) -> tuple[int, int]:

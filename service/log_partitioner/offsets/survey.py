@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from log_partitioner.boundary import END_OFFSET, FIRST_OFFSET, Clock, Consumer, FlushRecords
 from log_partitioner.control.deadline import Deadline
-from log_partitioner.control.flush_history import Flushed
+from log_partitioner.control.flush_history import FlushedOffsets
 from log_partitioner.errors import HistoryUnknownError, SettingsError
 from log_partitioner.formats import offset_metadata
 from log_partitioner.formats.model import CommittedOffset, TopicPartition
@@ -81,14 +81,14 @@ class Survey:
         except HistoryUnknownError:
             if not self.accept_unknown:
                 raise
-            found = Flushed({}, [])
+            found = FlushedOffsets({}, [])
         flushed, ways = found.next_offsets, found.ways
         firsts, ends = (
             self.consumer.offsets_at(committed, at, deadline=self._deadline()) for at in (FIRST_OFFSET, END_OFFSET)
         )
         return [Standing(tp, one, flushed.get(tp), firsts[tp], ends[tp], ways.get(tp)) for tp, one in committed.items()]
 
-    def flushes(self) -> Flushed:
+    def flushes(self) -> FlushedOffsets:
         """Return the ends of the flush records of all TopicPartitions, and the other groups that flush this topic.
 
         Raises:

@@ -74,7 +74,7 @@ def place_of(record: SourceRecord) -> WayPlace | None:
     return WayPlace(key, (links[0].offset, *(link.index for link in links)))
 
 
-class Recorded:
+class WayPlaces:
     """The highest place recorded of each way of one TopicPartition, the least recently used way first.
 
     They fit into the metadata of a committed offset: beyond WAYS_BYTES_MAX the first ones are `dropped`, and replays

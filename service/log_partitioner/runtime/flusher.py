@@ -16,9 +16,9 @@ from log_partitioner.avro.schema import RowSchema
 from log_partitioner.avro.schema_types import Scalar
 from log_partitioner.batch.batch import ClosedBatch, cost_of
 from log_partitioner.batch.messages import (
-    Apart,
     Sender,
-    Uploaded,
+    StoredPart,
+    UploadedObject,
     check_references,
     dead_letter_message,
     flush_messages,
@@ -178,7 +178,7 @@ class Flusher:
 
     def _upload(
         self, batch: ClosedBatch, sealed: list[SealedObject], steps: FlushSteps
-    ) -> tuple[list[Uploaded], dict[int, str]]:
+    ) -> tuple[list[UploadedObject], dict[int, str]]:
         """Upload objects, new schemas and oversized dead letters; wait for all."""
         new = self._new_schemas(sealed)
         uploads = [self._object_upload(batch, one) for one in sealed]
@@ -193,7 +193,7 @@ class Flusher:
         letter_objects = stored[len(sealed) + len(new) :]
         inline = self._inline(sealed)
         uploaded = [
-            Uploaded(one, place, self._schema_key(one.schema), one.schema.fingerprint in inline)
+            UploadedObject(one, place, self._schema_key(one.schema), one.schema.fingerprint in inline)
             for one, place in zip(sealed, stored, strict=False)
         ]
         assert len(uploaded) == len(sealed), f"W4: {len(uploaded)} of {len(sealed)} objects are acknowledged"
@@ -233,7 +233,7 @@ class Flusher:
         """
         batch_id, limit = batch.batch_id, self._kafka.message_bytes_max
         numbers: dict[int, int] = {}
-        known: dict[tuple[int, Apart], int] = {}
+        known: dict[tuple[int, StoredPart], int] = {}
         uploads: list[Upload] = []
         for number, letter in enumerate(batch.dead_letters):
             apart = stored_apart(letter, message_bytes_max=limit)
@@ -250,7 +250,7 @@ class Flusher:
     def _announce(
         self,
         batch: ClosedBatch,
-        uploaded: list[Uploaded],
+        uploaded: list[UploadedObject],
         reason: FlushReason,
         steps: FlushSteps,
     ) -> tuple[list[Message], FlushRecord]:

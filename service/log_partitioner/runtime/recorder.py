@@ -25,7 +25,7 @@ from log_partitioner.formats import offset_metadata
 from log_partitioner.formats.dead_letter import DeadLetter, Reason
 from log_partitioner.formats.model import CommittedOffset, SourceRecord, TopicPartition
 from log_partitioner.formats.schema import FindSchema
-from log_partitioner.input.decode import Bad, Decoded, refused
+from log_partitioner.input.decode import BadEntry, DecodedRecord, refused
 from log_partitioner.partitioning.chain import place_of, root_of
 from log_partitioner.partitioning.partitioner import Partitioner, Rejection
 from log_partitioner.runtime.first_look import FirstLook
@@ -230,22 +230,22 @@ class Recorder:
             rows.spill(batch.spool.append)
 
     def _write_entries(
-        self, record: SourceRecord, decoded: Decoded, partitioner: Partitioner, batch: Batch
-    ) -> list[Bad]:
+        self, record: SourceRecord, decoded: DecodedRecord, partitioner: Partitioner, batch: Batch
+    ) -> list[BadEntry]:
         """Write the entries of one record; returns those that could not be written."""
-        bad: list[Bad] = []
+        bad: list[BadEntry] = []
         rows, types = batch.rows, self._types
         root = root_of(record)
         for index, entry, text, around in decoded.entries:
             placed = partitioner.partition(entry, around, record)
             if isinstance(placed, Rejection):
-                bad.append(Bad(index, placed.reason, placed.message))
+                bad.append(BadEntry(index, placed.reason, placed.message))
                 continue
             try:
                 entry_type = types.of(entry)
             except (TooDeepError, TooManyFieldsError) as error:
                 reason = Reason.TOO_DEEP if isinstance(error, TooDeepError) else Reason.TOO_MANY_FIELDS
-                bad.append(Bad(index, reason, str(error)))
+                bad.append(BadEntry(index, reason, str(error)))
                 continue
             number = rows.add(record, index, placed.key, entry_type, text, placed.event_time_us)
             if placed.unique_id is not None or root is not None:

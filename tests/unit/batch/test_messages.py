@@ -15,9 +15,9 @@ from log_partitioner.batch.messages import (
     HEADER_BYTES,
     OUR_HEADERS_BYTES,
     REFERENCES_TYPE,
-    Apart,
     Sender,
-    Uploaded,
+    StoredPart,
+    UploadedObject,
     backfill_message,
     check_references,
     dead_letter_message,
@@ -45,7 +45,7 @@ from log_partitioner.formats.flush_record import (
 from log_partitioner.formats.model import CommittedOffset, SourceRecord, TopicPartition
 from log_partitioner.formats.object_key import schema_key
 from log_partitioner.formats.reference import CoveredRange, Reference, decode_references
-from log_partitioner.input.decode import Bad
+from log_partitioner.input.decode import BadEntry
 from tests.fakes.spool import FakeSpool
 from tests.fakes.worker import settings_of
 from tests.golden.example import FLUSH_RECORD
@@ -72,7 +72,7 @@ def objects(users: int, *, layout: str = "pack", **rules: Any) -> list[SealedObj
 def announced(sealed: list[SealedObject], *, inline: bool = False, first_number: int = 0) -> list[Message]:
     """Announce objects."""
     uploaded = [
-        Uploaded(
+        UploadedObject(
             one, StoredObject(key_of(one, "logs", batch_id="b1", attempt=0), '"etag"', "v1"),
             schema_key("logs", one.schema.fingerprint), inline,
         )
@@ -204,12 +204,16 @@ def test_parts_of_a_flush_record_are_of_one_key_and_have_ids_of_their_own() -> N
 
 def test_record_has_one_dead_letter_for_each_reason() -> None:
     """With the indexes of all entries that are dead for it, and the message of the first."""
-    bad = [Bad(5, Reason.NO_USER, "first"), Bad(1, Reason.TOO_DEEP, "deep"), Bad(2, Reason.NO_USER, "second")]
+    bad = [
+        BadEntry(5, Reason.NO_USER, "first"),
+        BadEntry(1, Reason.TOO_DEEP, "deep"),
+        BadEntry(2, Reason.NO_USER, "second"),
+    ]
     assert dead_letters_of(RECORD, bad, of_entries=6) == [
         DeadLetter(RECORD, Reason.NO_USER, "first", (2, 5), of_entries=6),
         DeadLetter(RECORD, Reason.TOO_DEEP, "deep", (1,), of_entries=6),
     ]  # fmt: skip
-    assert dead_letters_of(RECORD, [Bad(None, Reason.MALFORMED, "all")], of_entries=1) == [
+    assert dead_letters_of(RECORD, [BadEntry(None, Reason.MALFORMED, "all")], of_entries=1) == [
         DeadLetter(RECORD, Reason.MALFORMED, "all", None, of_entries=1)
     ]
     assert dead_letters_of(RECORD, [], of_entries=2) == []
@@ -250,15 +254,17 @@ def test_message_weighs_its_bytes_and_what_is_around_them() -> None:
     [
         (RECORD, None),
         (RECORD._replace(value=None), None),
-        (RECORD._replace(value=b"x" * 6_000), Apart.VALUE),
-        (RECORD._replace(key=b"x" * 3_000, value=b"x" * 6_000), Apart.VALUE),
-        (RECORD._replace(key=b"x" * 6_000), Apart.RECORD),
-        (RECORD._replace(headers=(("trace", b"x" * 6_000),)), Apart.RECORD),
-        (RECORD._replace(headers=(("é" * 2_000, b""),)), Apart.RECORD),
-        (RECORD._replace(headers=(("", b""),) * 401), Apart.RECORD),
+        (RECORD._replace(value=b"x" * 6_000), StoredPart.VALUE),
+        (RECORD._replace(key=b"x" * 3_000, value=b"x" * 6_000), StoredPart.VALUE),
+        (RECORD._replace(key=b"x" * 6_000), StoredPart.RECORD),
+        (RECORD._replace(headers=(("trace", b"x" * 6_000),)), StoredPart.RECORD),
+        (RECORD._replace(headers=(("é" * 2_000, b""),)), StoredPart.RECORD),
+        (RECORD._replace(headers=(("", b""),) * 401), StoredPart.RECORD),
     ],
 )
-def test_record_too_large_for_the_dead_letter_topic_is_an_object(record: SourceRecord, apart: Apart | None) -> None:
+def test_record_too_large_for_the_dead_letter_topic_is_an_object(
+    record: SourceRecord, apart: StoredPart | None
+) -> None:
     """Its value alone, or with key and headers if these are too large; the message names the object and fits."""
     letter = LETTER._replace(record=record)
     assert stored_apart(letter, message_bytes_max=LIMIT) is apart
@@ -270,7 +276,7 @@ def test_record_too_large_for_the_dead_letter_topic_is_an_object(record: SourceR
     assert message_bytes(message) <= LIMIT
     assert parse_headers(message.headers).object_key == key
     assert message.value is None
-    if apart is Apart.RECORD:
+    if apart is StoredPart.RECORD:
         stored = decode_stored_record(body)
         assert key == "logs/_dead-letters/b1-3.record.json"
         assert (stored.key, stored.value, tuple(stored.headers)) == (record.key, record.value, record.headers)

@@ -19,7 +19,7 @@ from log_partitioner.formats.dead_letter import (
     parse_headers,
 )
 from log_partitioner.formats.model import SourceRecord, TopicPartition
-from log_partitioner.input.decode import Bad
+from log_partitioner.input.decode import BadEntry
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "format-1" / "dead_letter_headers.json"
 RECORD = SourceRecord(
@@ -91,7 +91,7 @@ def test_dead_letter_takes_no_more_memory_than_it_says(make: Callable[[int], Sou
     try:
         for number in range(count):
             record = make(number)._replace(offset=10**6 + number, timestamp_ms=10**12 + number)
-            bad = (Bad(10**5 + index, Reason.NO_USER, f"no user in {number}") for index in range(indexes))
+            bad = (BadEntry(10**5 + index, Reason.NO_USER, f"no user in {number}") for index in range(indexes))
             kept += dead_letters_of(record, bad, of_entries=indexes)
         taken, _ = tracemalloc.get_traced_memory()
     finally:

@@ -18,7 +18,7 @@ from log_partitioner.formats.model import CHAIN_HEADER, Headers, SourceRecord, T
 from log_partitioner.formats.replay import is_replay_mark
 from log_partitioner.operations.letters import LetterChoice, LetterLog
 from log_partitioner.operations.replay import MARGIN_MS, Maker, ReplayRun
-from log_partitioner.partitioning.chain import Recorded, place_of
+from log_partitioner.partitioning.chain import WayPlaces, place_of
 from log_partitioner.proof.audit.window import FlushWindow
 from tests.fakes.broker import FakeBroker
 from tests.fakes.check import BrokerTopics
@@ -285,7 +285,7 @@ def test_replayed_records_of_a_chain_have_a_way_on_which_none_is_a_replay(monkey
     )
     world.run()
 
-    recorded = Recorded()
+    recorded = WayPlaces()
     for message in world.source:
         place = place_of(SourceRecord(APP, 0, None, None, message.value, tuple(message.headers)))
         if place is not None:

@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 from log_partitioner import native
 from log_partitioner.batch.topic_rules import RulesByTopic
 from log_partitioner.config.settings import InputSettings, Settings, TimeSettings, UserSettings
-from log_partitioner.control.flush_history import Flushed
+from log_partitioner.control.flush_history import FlushedOffsets
 from log_partitioner.errors import PathsError
 from log_partitioner.formats.dead_letter import DeadLetter, Reason
 from log_partitioner.formats.model import FATAL, SourceRecord, TopicPartition
@@ -236,7 +236,7 @@ def test_dead_batch_of_a_topic_that_was_flushed_before_is_committed() -> None:
     """As the flush records say of one of its TopicPartitions: what begins in another is no first batch of the topic."""
     rig = Rig()
     worker = rig.worker(rules=rules_of(), start=False)
-    worker.flush_records.read = lambda *_, **__: Flushed({P0: 0}, [], frozenset({"source"}))  # type: ignore[method-assign]
+    worker.flush_records.read = lambda *_, **__: FlushedOffsets({P0: 0}, [], frozenset({"source"}))  # type: ignore[method-assign]
     worker.start()
     rig.turn_until(lambda: worker.controller.state.owned == {P0, P1})
     fill(rig, dead=150, tp=P1)

@@ -18,7 +18,7 @@ from log_partitioner.batch.batch import ClosedBatch
 from log_partitioner.batch.messages import reference_messages
 from log_partitioner.batch.pack_plan import Part
 from log_partitioner.batch.reference_lines import CompiledLines, LineGroup, LineWriter
-from log_partitioner.batch.row_writer import Blocks, Chunk, Unwritten
+from log_partitioner.batch.row_writer import Blocks, Chunk, PartToWrite
 from log_partitioner.batch.rows import Rows
 from log_partitioner.batch.seal import Sealing
 from log_partitioner.boundary import Membership
@@ -131,15 +131,15 @@ def _name_an_entry_less(writer: LineWriter, blocks: Blocks, start: int) -> None:
     _add_line(writer, blocks, start)
 
 
-def _end_a_row_earlier(sealing: Sealing, part: Part) -> Unwritten:
+def _end_a_row_earlier(sealing: Sealing, part: Part) -> PartToWrite:
     return _unwritten(sealing, part)._replace(end=part.end - (part.key == 7))
 
 
-def _end_the_last_a_row_earlier(sealing: Sealing, part: Part) -> Unwritten:
+def _end_the_last_a_row_earlier(sealing: Sealing, part: Part) -> PartToWrite:
     return _unwritten(sealing, part)._replace(end=part.end - (part.key == 19))
 
 
-def _begin_a_row_earlier(sealing: Sealing, part: Part) -> Unwritten:
+def _begin_a_row_earlier(sealing: Sealing, part: Part) -> PartToWrite:
     """Begin with a row of the part before, with which a chunk ends."""
     return _unwritten(sealing, part)._replace(begin=part.begin - (part.key == 7))
 

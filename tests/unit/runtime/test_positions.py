@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 
 from log_partitioner.config.section import StartAt
 from log_partitioner.control.deadline import Deadline
-from log_partitioner.control.flush_history import Flushed, OurGroup
+from log_partitioner.control.flush_history import FlushedOffsets, OurGroup
 from log_partitioner.errors import DiscardError, HistoryUnknownError, LeavingError, StartPositionError
 from log_partitioner.formats.model import CommittedOffset, TopicPartition
 from log_partitioner.formats.offset_metadata import SourceTopics, decode, encode
@@ -343,7 +343,7 @@ def test_ids_of_all_source_topics_are_known_before_foreign_groups_are_judged(sou
     worker, topics, asked = member_of(rig), SourceTopics(), list[dict[str, str]]()
     read = worker.flush_records.read
 
-    def reading(tps: Iterable[TopicPartition], known: SourceTopics, **more: Any) -> Flushed:
+    def reading(tps: Iterable[TopicPartition], known: SourceTopics, **more: Any) -> FlushedOffsets:
         asked.append({**known.ids})
         return read(tps, known, **more)
 
@@ -419,12 +419,12 @@ def test_flush_records_that_were_not_read_whole_are_read_again() -> None:
 
     def failing(
         tps: Iterable[TopicPartition], topics: SourceTopics, *, newest_of: Iterable[TopicPartition], deadline: Deadline
-    ) -> Flushed:
+    ) -> FlushedOffsets:
         looks.append(P0 in tps)
         if len(looks) == 1:
             raise HistoryUnknownError("not in time")
         found = read([*tps, *newest_of], topics, deadline=deadline).next_offsets
-        return Flushed({one: offset for one, offset in found.items() if one in tps}, [])
+        return FlushedOffsets({one: offset for one, offset in found.items() if one in tps}, [])
 
     worker.flush_records.read = failing  # type: ignore[assignment,method-assign]
     with pytest.raises(StartPositionError, match="source-0 at 4"):

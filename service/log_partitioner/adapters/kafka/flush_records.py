@@ -14,7 +14,7 @@ import structlog
 from log_partitioner.adapters.kafka.errors import is_no_topic, without_topic
 from log_partitioner.adapters.kafka.topics import KafkaTopics, UnansweredError
 from log_partitioner.control.deadline import Deadline
-from log_partitioner.control.flush_history import Flushed, FlushHistory, Foreign, OurGroup, at_ms
+from log_partitioner.control.flush_history import FlushedOffsets, FlushHistory, Foreign, OurGroup, at_ms
 from log_partitioner.errors import HistoryUnknownError, TopicMissingError
 from log_partitioner.formats.flush_record import decode_flushes
 from log_partitioner.formats.model import SourceRecord, TopicPartition
@@ -46,7 +46,7 @@ class KafkaFlushRecords:
         *,
         newest_of: Iterable[TopicPartition] = (),
         deadline: Deadline,
-    ) -> Flushed:
+    ) -> FlushedOffsets:
         """Return the next offset of each that a flush record names; blocks until it is known of all of `tps`.
 
         `newest_of` is looked for in the newest 10,500 offsets of each of the topic's partitions, or in as many as are

@@ -191,7 +191,7 @@ def test_both_opinions_keep_the_same_ways(places: list[tuple[str, tuple[int, int
     with pytest.MonkeyPatch.context() as patches:
         for module in (chain, second_opinion):
             patches.setattr(module, "WAYS_BYTES_MAX", room)
-        mine, theirs = chain.Recorded(), WaysPassed({})
+        mine, theirs = chain.WayPlaces(), WaysPassed({})
         for way, numbers in places:
             place = WayPlace(way * 11, numbers)
             highest = mine.highest(place.way)
