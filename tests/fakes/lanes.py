@@ -18,7 +18,7 @@ from log_partitioner.formats.dead_letter import Reason
 from log_partitioner.formats.model import CommittedOffset, Headers, PartitionKey, SourceRecord
 from log_partitioner.formats.schema import FindSchema
 from log_partitioner.formats.values import encode_json
-from log_partitioner.input.decode import DecodedRecord, RecordDecoder
+from log_partitioner.input.decode import RecordContent, RecordDecoder
 from log_partitioner.partitioning.partitioner import Placement, Rejection
 from log_partitioner.proof.oracle import decode as oracle
 from log_partitioner.proof.oracle.equal import canonical
@@ -94,7 +94,7 @@ def assert_judged_alike(
 
 def decode_alike(
     value: bytes, rules: InputSettings, headers: Headers = (), find_schema: FindSchema | None = None
-) -> DecodedRecord:
+) -> RecordContent:
     """Decode a value as the worker does, and hold it to the second opinion."""
     decoded = RecordDecoder(rules, find_schema).decode(value, headers)
     assert_decoded_alike(decoded, value, rules, headers, find_schema)
@@ -102,7 +102,7 @@ def decode_alike(
 
 
 def assert_decoded_alike(
-    decoded: DecodedRecord,
+    decoded: RecordContent,
     value: bytes | None,
     rules: InputSettings,
     headers: Headers = (),
@@ -112,7 +112,7 @@ def assert_decoded_alike(
     assert_alike(decoded, value, headers, oracle.Decoder(rules, find_schema))
 
 
-def assert_alike(decoded: DecodedRecord, value: bytes | None, headers: Headers, decoder: oracle.Decoder) -> None:
+def assert_alike(decoded: RecordContent, value: bytes | None, headers: Headers, decoder: oracle.Decoder) -> None:
     """Hold the entries of a record to the second opinion: which are bad, and for what; and the values of the others.
 
     One object that is no Unicode is bad as a whole to the worker, and one entry to the second opinion.

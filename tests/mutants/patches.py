@@ -9,7 +9,7 @@ from log_partitioner.boundary import Poll, StoredObject
 from log_partitioner.control.deadline import Deadline
 from log_partitioner.control.flush_policy import FlushCost, FlushReason, FlushWork, Size, StepSeconds
 from log_partitioner.formats.model import CommittedOffset, SourceRecord, TopicPartition, WayPlace
-from log_partitioner.input.decode import DecodedRecord, RecordDecoder
+from log_partitioner.input.decode import RecordContent, RecordDecoder
 from log_partitioner.partitioning.chain import place_of, root_of
 from log_partitioner.runtime.controller import Controller
 from log_partitioner.runtime.flusher import Flusher
@@ -37,13 +37,13 @@ def nothing(*_: Any, **__: Any) -> None:
 # Lost or changed on the way through the worker.
 
 
-def leaves_one_out(own: RecordDecoder, *given: Any) -> DecodedRecord:
+def leaves_one_out(own: RecordDecoder, *given: Any) -> RecordContent:
     """Forget the last entry of a record that has several."""
     decoded = _decode(own, *given)
     return decoded._replace(entries=decoded.entries[:-1]) if len(decoded.entries) > 1 else decoded
 
 
-def writes_one_twice(own: RecordDecoder, *given: Any) -> DecodedRecord:
+def writes_one_twice(own: RecordDecoder, *given: Any) -> RecordContent:
     """Take the last entry of a record that has several twice."""
     decoded = _decode(own, *given)
     return decoded._replace(entries=[*decoded.entries, *decoded.entries[-1:]]) if len(decoded.entries) > 1 else decoded

@@ -47,7 +47,7 @@ class BadEntry(NamedTuple):
     message: str
 
 
-class DecodedRecord(NamedTuple):
+class RecordContent(NamedTuple):
     """The content of a record: its entries, its bad parts, its bytes after decompression."""
 
     entries: list[Entry]
@@ -55,9 +55,9 @@ class DecodedRecord(NamedTuple):
     size: int
 
 
-def refused(record: SourceRecord) -> DecodedRecord:
+def refused(record: SourceRecord) -> RecordContent:
     """Return a record as bad as a whole, because something of it could not be read."""
-    return DecodedRecord([], [BadEntry(None, reason_of(record), record.unreadable or "")], len(record.value or b""))
+    return RecordContent([], [BadEntry(None, reason_of(record), record.unreadable or "")], len(record.value or b""))
 
 
 class RecordDecoder:
@@ -82,17 +82,17 @@ class RecordDecoder:
         is_plain = not (self._read or form.split or self._unframe or path)
         self._object_bytes_max = rules.record_bytes_max if is_plain else 0
 
-    def decode(self, value: bytes | None, headers: Headers = ()) -> DecodedRecord:
+    def decode(self, value: bytes | None, headers: Headers = ()) -> RecordContent:
         """Take the value of a record apart.
 
         Raises:
             RegistryError: it needs a schema that the registry does not give now.
         """
         if not value:
-            return DecodedRecord([], [], 0)
+            return RecordContent([], [], 0)
         if value[0] == _BRACE and len(value) <= self._object_bytes_max:
             try:
-                return DecodedRecord([(0, self.json.decode_fast(value), value, None)], [], len(value))
+                return RecordContent([(0, self.json.decode_fast(value), value, None)], [], len(value))
             except FAST_REFUSALS:
                 pass  # it has to be looked at
         read, split = self._read, self._split
@@ -100,7 +100,7 @@ class RecordDecoder:
             payload = self._decompressed(value)
             size = len(payload)
             if not payload:
-                return DecodedRecord([], [], 0)
+                return RecordContent([], [], 0)
             if self._unframe is not None:
                 ref, payload = self._unframe(payload, headers, self._rules.record_bytes_max)
                 if self._read_by is not None and read is None:
@@ -109,7 +109,7 @@ class RecordDecoder:
                 return self._sort_out(self._some(split(payload)), size, read=read)
             return self._document(payload if read is None else read(payload), size)
         except UndecodableError as error:
-            return DecodedRecord([], [BadEntry(None, error.reason, f"{error}{self._advice(value, error)}")], len(value))
+            return RecordContent([], [BadEntry(None, error.reason, f"{error}{self._advice(value, error)}")], len(value))
 
     def _decompressed(self, value: bytes) -> bytes:
         """Undo compression; a binary value that begins like a compressed one by chance is one as it is."""
@@ -151,10 +151,10 @@ class RecordDecoder:
             return "; input.format = ndjson reads one object per line"
         return ""
 
-    def _document(self, document: Any, size: int) -> DecodedRecord:
+    def _document(self, document: Any, size: int) -> RecordContent:
         """Decode entries of a list or of an envelope, or the one entry that a document is."""
         if type(document) is dict and not self._steps:  # most are
-            return DecodedRecord([(0, document, encode_json(document), None)], [], size)
+            return RecordContent([(0, document, encode_json(document), None)], [], size)
         if is_list(document):
             return self._sort_out(self._parts.elements(document), size)
         found = self._some(self._follow(document, self._steps))
@@ -164,7 +164,7 @@ class RecordDecoder:
             for index, one in enumerate(found)
             if isinstance(one, UndecodableError)
         ]
-        return DecodedRecord(self._kept(entries, bad) if self._rules.envelope == "keep" else entries, bad, size)
+        return RecordContent(self._kept(entries, bad) if self._rules.envelope == "keep" else entries, bad, size)
 
     def _follow(self, part: Any, steps: Sequence[PathStep]) -> Iterator[_Found | UndecodableError]:
         """Yield entries to which a path leads; an object without the next key is one. In a list, a bad one is an error.
@@ -251,7 +251,7 @@ class RecordDecoder:
 
     def _sort_out(
         self, parts: Iterable[Any], size: int, *, read: Callable[[bytes], Any] | None = None
-    ) -> DecodedRecord:
+    ) -> RecordContent:
         """Decode parts that are an entry each; a bad one costs its neighbours nothing."""
         entries: list[Entry] = []
         bad: list[BadEntry] = []
@@ -261,7 +261,7 @@ class RecordDecoder:
                 entries.append((index, self._object(part), text_of(part), None))
             except UndecodableError as error:
                 bad.append(BadEntry(index, error.reason, str(error)))
-        return DecodedRecord(entries, bad, size)
+        return RecordContent(entries, bad, size)
 
 
 def weight_and_depth(value: Any) -> tuple[int, int]:

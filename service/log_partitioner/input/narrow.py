@@ -13,7 +13,7 @@ from log_partitioner.config.section import PathStep, parse_entries_path
 from log_partitioner.config.settings import InputSettings
 from log_partitioner.formats.model import Headers
 from log_partitioner.input.compression import decompress
-from log_partitioner.input.decode import DecodedRecord, RecordDecoder
+from log_partitioner.input.decode import RecordContent, RecordDecoder
 from log_partitioner.input.format import Format
 from log_partitioner.input.formats import format_of
 from log_partitioner.input.framing import FRAMINGS
@@ -49,7 +49,7 @@ def narrow(value: bytes, headers: Headers, indexes: Collection[int], *, of_entri
     return narrowed
 
 
-def _outcomes(decoded: DecodedRecord) -> list[object]:
+def _outcomes(decoded: RecordContent) -> list[object]:
     """Return the text of each entry, or why it is bad, by index."""
     texts = {index: text.strip() for index, _, text, _ in decoded.entries}
     reasons = {bad.number or 0: bad.reason for bad in decoded.bad}

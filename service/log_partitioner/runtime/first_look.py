@@ -19,7 +19,7 @@ from log_partitioner.boundary import Poll
 from log_partitioner.config.settings import Settings
 from log_partitioner.errors import PathsError
 from log_partitioner.formats.model import SourceRecord
-from log_partitioner.input.decode import DecodedRecord
+from log_partitioner.input.decode import RecordContent
 
 ENTRIES = 1000  # of a source topic, which a process looks at
 FEW = 10  # entries: with fewer nothing is judged yet
@@ -36,7 +36,7 @@ class _Look:
         self.entries = self.dead = self.timestamps = self.samples = self.envelopes = 0
         self.fields: dict[str, None] = {}
 
-    def sample(self, decoded: DecodedRecord) -> None:
+    def sample(self, decoded: RecordContent) -> None:
         if self.samples < SAMPLES and decoded.entries:
             self.samples += 1
             self.envelopes += decoded.entries[0][3] is not None
@@ -85,7 +85,7 @@ class FirstLook:
                 look.sample(decode(poll.values[at]))
         self._count(run.covered[0].tp.topic, look, run.entries, 0, run.fallbacks)
 
-    def recorded(self, record: SourceRecord, decoded: DecodedRecord, *, dead: int, timestamps: int) -> None:
+    def recorded(self, record: SourceRecord, decoded: RecordContent, *, dead: int, timestamps: int) -> None:
         """Count one record."""
         look = self._look_at(record.tp.topic)
         if look is not None:

@@ -25,7 +25,7 @@ from log_partitioner.formats import offset_metadata
 from log_partitioner.formats.dead_letter import DeadLetter, Reason
 from log_partitioner.formats.model import CommittedOffset, SourceRecord, TopicPartition
 from log_partitioner.formats.schema import FindSchema
-from log_partitioner.input.decode import BadEntry, DecodedRecord, refused
+from log_partitioner.input.decode import BadEntry, RecordContent, refused
 from log_partitioner.partitioning.chain import place_of, root_of
 from log_partitioner.partitioning.partitioner import Partitioner, Rejection
 from log_partitioner.runtime.first_look import FirstLook
@@ -230,7 +230,7 @@ class Recorder:
             rows.spill(batch.spool.append)
 
     def _write_entries(
-        self, record: SourceRecord, decoded: DecodedRecord, partitioner: Partitioner, batch: Batch
+        self, record: SourceRecord, decoded: RecordContent, partitioner: Partitioner, batch: Batch
     ) -> list[BadEntry]:
         """Write the entries of one record; returns those that could not be written."""
         bad: list[BadEntry] = []

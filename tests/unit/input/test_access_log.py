@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from log_partitioner import zstd
 from log_partitioner.config.settings import InputSettings
 from log_partitioner.formats.dead_letter import Reason
-from log_partitioner.input.decode import DecodedRecord, RecordDecoder
+from log_partitioner.input.decode import RecordContent, RecordDecoder
 from tests.fakes.lanes import decode_alike
 from tests.strategies import times_as_many
 
@@ -29,7 +29,7 @@ ENTRY = {
 COMBINED = {"referer": "http://x/", "agent": "Mozilla/4.08"}
 
 
-def decode(value: bytes) -> DecodedRecord:
+def decode(value: bytes) -> RecordContent:
     """Decode lines; the second opinion says the same."""
     return decode_alike(value, RULES)
 

@@ -16,7 +16,7 @@ from log_partitioner import zstd
 from log_partitioner.config.settings import IdSettings, InputSettings, UserSettings
 from log_partitioner.formats.dead_letter import Reason
 from log_partitioner.formats.model import SourceRecord, TopicPartition
-from log_partitioner.input.decode import DecodedRecord
+from log_partitioner.input.decode import RecordContent
 from tests.fakes.lanes import decode_alike, recorded, settings
 from tests.strategies import times_as_many
 
@@ -25,7 +25,7 @@ LINE = "2016-10-06T00:17:09.669794202Z stdout F message"
 ENTRY = {"time": "2016-10-06T00:17:09.669794202Z", "stream": "stdout", "tag": "F", "message": "message"}
 
 
-def decode(value: bytes) -> DecodedRecord:
+def decode(value: bytes) -> RecordContent:
     """Decode lines; the second opinion says the same."""
     return decode_alike(value, RULES)
 

@@ -11,7 +11,7 @@ from backports import zstd
 
 from log_partitioner.config.settings import InputSettings
 from log_partitioner.formats.dead_letter import Reason
-from log_partitioner.input.decode import BadEntry, DecodedRecord, RecordDecoder
+from log_partitioner.input.decode import BadEntry, RecordContent, RecordDecoder
 from log_partitioner.input.json_text import JsonDecoder
 from tests.fakes.lanes import assert_decoded_alike
 
@@ -30,7 +30,7 @@ def rules_of(form: Form = "json", *, field: str | None = None, entries_max: int 
     return rules
 
 
-def decode(value: bytes | None, form: Form = "json", **others: Any) -> DecodedRecord:
+def decode(value: bytes | None, form: Form = "json", **others: Any) -> RecordContent:
     """Decode by the usual rules; the second opinion says the same."""
     rules = rules_of(form, **others)
     decoded = RecordDecoder(rules).decode(value)
@@ -38,19 +38,19 @@ def decode(value: bytes | None, form: Form = "json", **others: Any) -> DecodedRe
     return decoded
 
 
-def entries_of(decoded: DecodedRecord) -> list[tuple[int, dict[str, Any]]]:
+def entries_of(decoded: RecordContent) -> list[tuple[int, dict[str, Any]]]:
     """Give the indexes of the entries, and their values, which their texts are decoded to as well."""
     again = JsonDecoder(keep_inexact_text=False).decode_again
     assert [again(text) for _, _, text, _ in decoded.entries] == [entry for _, entry, *_ in decoded.entries]
     return [(index, entry) for index, entry, *_ in decoded.entries]
 
 
-def around(decoded: DecodedRecord) -> dict[str, Any] | None:
+def around(decoded: RecordContent) -> dict[str, Any] | None:
     """Give what stands around all entries; None if there is none."""
     return next((envelope for *_, envelope in decoded.entries), None)
 
 
-def reasons(decoded: DecodedRecord) -> list[tuple[int | None, Reason]]:
+def reasons(decoded: RecordContent) -> list[tuple[int | None, Reason]]:
     """Give the indexes of what is bad, and why."""
     return [(bad.number, bad.reason) for bad in decoded.bad]
 
@@ -202,7 +202,7 @@ def test_text_of_each_entry_is_its_part_of_the_record(form: Form, value: bytes, 
 
 def test_topic_with_an_entries_path_may_carry_all_forms_at_once() -> None:
     """An object without the field is an entry; an envelope's other fields are kept beside its entries."""
-    assert decode(b'{"n": 1}', field="entries") == DecodedRecord([(0, {"n": 1}, b'{"n": 1}', None)], [], 8)
+    assert decode(b'{"n": 1}', field="entries") == RecordContent([(0, {"n": 1}, b'{"n": 1}', None)], [], 8)
     assert entries_of(decode(b'[{"n": 1}]', field="entries")) == [(0, {"n": 1})]
     decoded = decode(b'{"user": "ann", "entries": [{"n": 1}, {"n": 2}]}', field="entries")
     assert (entries_of(decoded), around(decoded)) == ([(0, {"n": 1}), (1, {"n": 2})], {"user": "ann"})
@@ -323,7 +323,7 @@ def test_decompression_bomb_is_refused_within_the_memory_of_the_limit(compress: 
 def test_value_of_exactly_the_limit_passes_and_one_byte_more_does_not(compress: Any) -> None:
     """The limit is on the decompressed size, inclusive."""
     text = b'{"a": 1}'.ljust(MEGABYTE)
-    assert decode(text) == decode(compress(text)) == DecodedRecord([(0, {"a": 1}, text, None)], [], MEGABYTE)
+    assert decode(text) == decode(compress(text)) == RecordContent([(0, {"a": 1}, text, None)], [], MEGABYTE)
     assert reasons(decode(compress(text + b" "))) == [(None, Reason.RECORD_TOO_LARGE)]
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from log_partitioner.config.settings import InputSettings
 from log_partitioner.formats.dead_letter import Reason
-from log_partitioner.input.decode import DecodedRecord, RecordDecoder
+from log_partitioner.input.decode import RecordContent, RecordDecoder
 from tests.fakes.lanes import assert_decoded_alike
 
 NO_LIST, NO_OBJECT, BAD = Reason.ENTRIES_NOT_A_LIST, Reason.NOT_AN_OBJECT, Reason.MALFORMED
@@ -27,7 +27,7 @@ CLOUDWATCH = {"logGroup": "g", "owner": "1", "logEvents": [{"id": "1", "message"
 DEBEZIUM = {"schema": {"type": "struct"}, "payload": {"after": {"user": "ann"}, "op": "c"}}
 
 
-def decode(value: Any, **rules: Any) -> DecodedRecord:
+def decode(value: Any, **rules: Any) -> RecordContent:
     """Decode by these rules; the second opinion says the same, and texts of rows are their values."""
     text = value if isinstance(value, bytes) else json.dumps(value).encode()
     settings = InputSettings(**rules)

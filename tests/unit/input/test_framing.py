@@ -11,14 +11,14 @@ from log_partitioner.config.settings import InputSettings
 from log_partitioner.formats.dead_letter import Reason
 from log_partitioner.formats.model import Headers
 from log_partitioner.formats.schema import Schema, SchemaRef
-from log_partitioner.input.decode import DecodedRecord, RecordDecoder
+from log_partitioner.input.decode import RecordContent, RecordDecoder
 from tests.fakes.lanes import decode_alike
 
 PREFIX = b"\0\0\0\0\7"
 IN_HEADER: Headers = (("__value_schema_id", b"\1" + bytes(16)),)
 
 
-def decode(value: bytes, headers: Headers = (), **rules: Any) -> DecodedRecord:
+def decode(value: bytes, headers: Headers = (), **rules: Any) -> RecordContent:
     """Decode by these rules; the second opinion says the same."""
     return decode_alike(value, InputSettings(**rules), headers)
 

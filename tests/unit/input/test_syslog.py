@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from log_partitioner.config.settings import InputSettings, UserSettings
 from log_partitioner.formats.dead_letter import Reason
 from log_partitioner.formats.model import SourceRecord, TopicPartition
-from log_partitioner.input.decode import DecodedRecord
+from log_partitioner.input.decode import RecordContent
 from tests.fakes.lanes import decode_alike, recorded, settings
 from tests.strategies import times_as_many
 
@@ -36,7 +36,7 @@ NEW = {
 }  # fmt: skip
 
 
-def decode(value: bytes) -> DecodedRecord:
+def decode(value: bytes) -> RecordContent:
     """Decode lines; the second opinion says the same."""
     return decode_alike(value, RULES)
 

@@ -17,7 +17,7 @@ from log_partitioner import zstd
 from log_partitioner.config.settings import InputSettings, UserSettings
 from log_partitioner.formats.dead_letter import Reason
 from log_partitioner.formats.model import SourceRecord, TopicPartition
-from log_partitioner.input.decode import DecodedRecord, RecordDecoder
+from log_partitioner.input.decode import RecordContent, RecordDecoder
 from log_partitioner.input.formats import find_problems
 from log_partitioner.partitioning.partitioner import Partitioner, Placement
 from tests.fakes.lanes import decode_alike, settings
@@ -32,7 +32,7 @@ def by(pattern: str | None) -> InputSettings:
     return InputSettings(format="text", pattern=pattern)
 
 
-def decode(value: bytes, rules: InputSettings = by(PATTERN)) -> DecodedRecord:  # noqa: B008 - a frozen value
+def decode(value: bytes, rules: InputSettings = by(PATTERN)) -> RecordContent:  # noqa: B008 - a frozen value
     """Decode lines; the second opinion says the same."""
     return decode_alike(value, rules)
 

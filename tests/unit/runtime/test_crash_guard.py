@@ -14,7 +14,7 @@ from log_partitioner.boundary import Poll
 from log_partitioner.errors import SourceError
 from log_partitioner.formats.dead_letter import parse_headers
 from log_partitioner.formats.model import CommittedOffset, Headers
-from log_partitioner.input.decode import DecodedRecord
+from log_partitioner.input.decode import RecordContent
 from log_partitioner.runtime.crash_guard import CrashHistory
 from tests.fakes.journal import FakeJournal
 from tests.fakes.records import P0, P1, poll_of
@@ -57,7 +57,7 @@ def ending_when(
     decoder = worker.recorder.rules["app"].decoder
     decode = decoder.decode
 
-    def decode_or_end(value: bytes | None, _headers: Headers) -> DecodedRecord:
+    def decode_or_end(value: bytes | None, _headers: Headers) -> RecordContent:
         if is_time(value):
             raise end
         return decode(value)
