@@ -21,6 +21,7 @@ from structlog.typing import EventDict, Processor, WrappedLogger
 from log_partitioner.privacy import say_trace, veiled
 
 _TEXT_MAX = 600  # two sentences with their commands
+_FOR_MACHINES = {"worker", "pid", "boot", "mono", "seq"}
 _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
 
@@ -28,8 +29,7 @@ def configure(*, level: str, style: str, worker: str, boot: str, stream: TextIO 
     """Configure logging for this process; `style` is auto, json or console."""
     out = stream or sys.stdout
     console = style == "console" or (style == "auto" and out.isatty())
-    renderer: Processor = structlog.dev.ConsoleRenderer() if console else structlog.processors.JSONRenderer()
-    lines = NumberedLines(out, renderer)
+    lines = NumberedLines(out, _console_renderer() if console else structlog.processors.JSONRenderer())
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,
@@ -72,6 +72,18 @@ class NumberedLines:
             self._out.flush()
 
     debug = info = warning = error = critical = exception = log = msg
+
+
+def _console_renderer() -> Processor:
+    """Return the renderer of lines for people: the time first, without what only `verify-logs` asks for."""
+    render = structlog.dev.ConsoleRenderer(timestamp_key="ts", sort_keys=False)
+
+    def line(logger: WrappedLogger, method: str, event: EventDict) -> str:
+        shown = {name: value for name, value in event.items() if name not in _FOR_MACHINES}
+        shown["ts"] = shown["ts"][11:19]  # hours to seconds, in UTC
+        return render(logger, method, shown)
+
+    return line
 
 
 def _identify(worker: str, boot: str) -> Processor:

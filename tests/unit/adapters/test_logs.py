@@ -139,11 +139,11 @@ def test_one_user_has_one_hash_and_nobody_can_compute_it() -> None:
 
 
 def test_console_style_is_for_people() -> None:
-    """No JSON; the event can be read."""
+    """The time of day, the level, the event and its own fields; nothing that only programs read."""
     stream = configured(style="console")
-    structlog.get_logger().info("worker_started", group="g")
-    assert "worker_started" in stream.getvalue()
-    assert not stream.getvalue().startswith("{")
+    structlog.get_logger().info("worker_started", group="g", bucket="b")
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", stream.getvalue())
+    assert re.fullmatch(r"\d\d:\d\d:\d\d \[info +\] worker_started +group=g bucket=b\n", plain)
 
 
 def test_lines_of_the_client_library_go_the_same_way() -> None:
