@@ -6,7 +6,7 @@ import argparse
 
 from log_partitioner.adapters.kafka.admin import KafkaNeeds, TopicPlan, create_topics
 from log_partitioner.adapters.kafka.options import consumer_options
-from log_partitioner.adapters.kafka.topics import KafkaTopics
+from log_partitioner.adapters.kafka.topics import KafkaTopics, UnansweredError
 from log_partitioner.config.section import seconds_of
 from log_partitioner.config.settings import KafkaSettings, Settings
 from log_partitioner.operations.output import add_json, write_note, write_rows
@@ -58,8 +58,7 @@ def main(options: argparse.Namespace, settings: Settings) -> int:
     plans = plans_of(kafka, options.partitions, options.replication_factor, options.retention)
     with KafkaTopics.of(kafka, answer_s=THERE_S) as topics:
         there = {plan.name: len(topics.topic_partitions(plan.name, may_be_absent=True)) for plan in plans}
-        sources = topics.source_topics(kafka.sources)
-        absent = [name for name in sources if not topics.topic_partitions(name, may_be_absent=True)]
+        absent = [name for name in kafka.sources.among(()) if _is_absent(topics, name)]
     problems = create_topics(
         client, [plan for plan in plans if not there[plan.name]], is_dry_run=options.dry_run, timeout_s=ANSWER_S
     )
@@ -82,6 +81,14 @@ def main(options: argparse.Namespace, settings: Settings) -> int:
     for name in absent:
         write_note(f"source topic {name} is not there: it is yours to create")
     return 1 if any(problems.values()) or any(need.is_missing for need in doubts) else 0
+
+
+def _is_absent(topics: KafkaTopics, source: str) -> bool:
+    """Return whether a source topic is known not to be there: the command needs no right on it."""
+    try:
+        return not topics.topic_partitions(source, may_be_absent=True)
+    except UnansweredError:
+        return False
 
 
 def plans_of(kafka: KafkaSettings, partitions: int, replicas: int, retention_s: float | None) -> list[TopicPlan]:
