@@ -214,7 +214,8 @@ class KafkaTopics:
         """Yield the messages of these [first, next) ranges, each TopicPartition in offset order.
 
         A range is read once its last offset, a message beyond it, or the end of the log has come. An end before the
-        range's end does not count, because a new leader may not know the whole log yet.
+        range's end does not count, because a new leader may not know the whole log yet. One client reads: a second call
+        takes the assignment of a first one that has not ended.
         """
         try:
             yield from self._read(ranges)

@@ -57,11 +57,16 @@ def line(first: int, end: int, first_ways: Ways | None, next_ways: Ways | None, 
 
 def judged(records: list[SourceRecord], one: FlushedTopicPartition, *, begins: int = 0) -> tuple[list[int], Findings]:
     """Judge the records of a flush; gives the offsets that were to be discarded, and what is found."""
+    is_reading = False
 
     def read(ranges: OffsetRanges) -> Iterator[SourceRecord]:
+        nonlocal is_reading
+        assert not is_reading, "one client reads: another range would take its assignment away"
+        is_reading = True
         for first, end in ranges.values():
             assert first >= begins
             yield from (record for record in records if first <= record.offset < end)
+        is_reading = False
 
     findings = Findings(examples_max=9)
     context = Context(
