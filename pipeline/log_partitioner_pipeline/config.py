@@ -28,7 +28,7 @@ from log_partitioner.config.section import (
 from log_partitioner.config.settings import Settings
 from log_partitioner.config.sources import SourcedSettings, read_settings
 from log_partitioner.errors import SettingsError
-from log_partitioner.input.formats import find_problems
+from log_partitioner.input.formats import find_format_problems
 
 PREFIX = "PIPELINE_"
 _OF_SECRETS = ("password", "passwd", "passphrase", "secret", "key.pem", "jaas", "credential")
@@ -223,7 +223,7 @@ def load_all() -> JobSettings:
     jobs = read_settings(PipelineSettings)
     problems = jobs.with_rules(_catalog_problems(jobs.settings))
     try:
-        worker = load(find_problems)
+        worker = load(find_format_problems)
     except SettingsError as error:
         raise SettingsError([*error.problems, *problems]) from error
     if problems:

@@ -23,7 +23,7 @@ from log_partitioner.batch.fast_lane import why_no_lane
 from log_partitioner.config import checks
 from log_partitioner.config.settings import Settings
 from log_partitioner.errors import CouldNotTellError, LogPartitionerError, SettingsError, StoreRefusedError
-from log_partitioner.input.formats import find_problems
+from log_partitioner.input.formats import find_format_problems
 from log_partitioner.offsets import command as offsets
 from log_partitioner.operations import cat, dead_letters, find, orphans, status, topics
 from log_partitioner.outside import connect
@@ -285,7 +285,7 @@ def _pipeline(options: argparse.Namespace) -> int:
 
 def _load(*more: Callable[[Settings], list[str]], kind: type[Settings] = Settings) -> Settings:
     """Load settings that pass all checks, `more` among them; their secrets are written nowhere from now on."""
-    settings = checks.load(find_problems, *more, kind=kind)
+    settings = checks.load(find_format_problems, *more, kind=kind)
     privacy.hide(settings.secrets)
     return settings
 

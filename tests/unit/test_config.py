@@ -33,7 +33,7 @@ from log_partitioner.config.s3_settings import CONNECT_TIMEOUT_S
 from log_partitioner.config.settings import Settings, TimeSettings
 from log_partitioner.config.sources import SourcedSettings, read_settings
 from log_partitioner.errors import SettingsError
-from log_partitioner.input.formats import find_problems
+from log_partitioner.input.formats import find_format_problems
 from log_partitioner.version import product_version
 from log_partitioner_pipeline.config import PipelineSettings
 from tools.docs.settings_schema import groups
@@ -111,11 +111,11 @@ def test_topic_has_its_own_settings_and_the_workers_for_the_others(
     environment.setenv("LOGP_INPUT__RECORD_BYTES_MAX", "1MiB")
     environment.setenv("LOGP_TIME__ZONE", "Europe/Berlin")
     environment.setenv("LOGP_CONFIG_FILE", str(file))
-    of_file = load(find_problems)
+    of_file = load(find_format_problems)
     environment.delenv("LOGP_CONFIG_FILE")
     sections = {topic: own.model_dump(mode="json", exclude_unset=True) for topic, own in of_file.topics.items()}
     environment.setenv("LOGP_TOPICS", json.dumps(sections))
-    assert load(find_problems) == of_file
+    assert load(find_format_problems) == of_file
     schema.unlink()
     elsewhere = pickle.loads(pickle.dumps(of_file))  # noqa: S301 - our own
     assert elsewhere.of_topic("other") is elsewhere

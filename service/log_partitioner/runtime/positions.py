@@ -91,23 +91,23 @@ class Positions:
             if any(offset is None for offset in known.values()):
                 self._ask_ids(positioned, deadline)
             committed = self.ports.consumer.committed(sorted(known), deadline=deadline)
-            there = {tp: one for tp, one in committed.items() if one is not None}
-            for tp, one in there.items():
+            present = {tp: one for tp, one in committed.items() if one is not None}
+            for tp, one in present.items():
                 self.topics.keep(tp, one.metadata)
-            self._require_same_topics({tp: one for tp, one in there.items() if known[tp] is None})
-            missing = committed.keys() - there.keys()
-            self._read_flush_records(missing, there, deadline)
+            self._require_same_topics({tp: one for tp, one in present.items() if known[tp] is None})
+            missing = committed.keys() - present.keys()
+            self._read_flush_records(missing, present, deadline)
             starts = self._by_policy(sorted(tp for tp in missing if known[tp] is None), deadline)
         except SourceError as error:
             if self._is_unanswered and not deadline.is_long_past():
                 raise
             self._is_unanswered = True
             raise DiscardError(f"asked again after the next poll: {error}") from error
-        begun = starts | {tp: offset for tp, offset in known.items() if offset is not None}
-        self._require_continued(committed, begun, is_first=starts.keys())
+        expected = starts | {tp: offset for tp, offset in known.items() if offset is not None}
+        self._require_continued(committed, expected, new=starts.keys())
         self._is_unanswered = False
         return {
-            tp: NextPosition(CommittedOffset(begun[tp]), "policy") if one is None else NextPosition(one, "committed")
+            tp: NextPosition(CommittedOffset(expected[tp]), "policy") if one is None else NextPosition(one, "committed")
             for tp, one in sorted(committed.items())
         }
 
@@ -142,14 +142,14 @@ class Positions:
             self._reported.update(new)
 
     def _read_flush_records(
-        self, missing: Collection[TopicPartition], there: Iterable[TopicPartition], deadline: Deadline
+        self, missing: Collection[TopicPartition], present: Iterable[TopicPartition], deadline: Deadline
     ) -> None:
         """Read the flush records of TopicPartitions that have not been looked up yet. Blocks for up to one minute.
 
         If no offset is committed, all flush records are read; for the others the newest reveal a wrong answer.
         """
         lost = sorted(tp for tp in missing if tp not in self._read_whole)
-        new = sorted(tp for tp in there if tp not in self._flushed)
+        new = sorted(tp for tp in present if tp not in self._flushed)
         if not lost and not new:
             return
         try:
@@ -174,34 +174,30 @@ class Positions:
     def _require_continued(
         self,
         committed: Mapping[TopicPartition, CommittedOffset | None],
-        begun: Mapping[TopicPartition, int],
+        expected: Mapping[TopicPartition, int],
         *,
-        is_first: Collection[TopicPartition],
+        new: Collection[TopicPartition],
     ) -> None:
-        """Require that no answer is below the offset known to be committed, nor a foreign one beyond it.
+        """Require that no committed offset is below the one expected, nor a foreign one beyond it.
 
-        If nothing is committed, a TopicPartition starts at `begun`, which the policy gave, unless flush records
-        contradict; `is_first` are those that begin now.
+        Expected is the offset up to which this process knows a TopicPartition to be committed; for a `new` one, which
+        has no committed offset, it is the start that the policy gave. Flush records may move it on.
         """
-        ends: dict[TopicPartition, int] = {}
-        theirs: dict[TopicPartition, CommittedOffset] = {}
         lost: dict[TopicPartition, int] = {}
+        skipped: dict[TopicPartition, tuple[int, int]] = {}
         for tp, one in committed.items():
             flushed = self._flushed.get(tp)
             if one is None:
-                if flushed is not None and (flushed != begun[tp] if tp in is_first else flushed > begun[tp]):
+                if flushed is not None and (flushed != expected[tp] if tp in new else flushed > expected[tp]):
                     lost[tp] = flushed
                 continue
-            known = [end for end in (flushed, begun.get(tp)) if end is not None]
-            if not known:
-                continue
-            ends[tp] = end = max(known)
+            end = max((offset for offset in (flushed, expected.get(tp)) if offset is not None), default=one.offset)
             if one.offset < end:
                 lost[tp] = end
             elif one.offset > end and not offset_metadata.decode(one.metadata).is_ours:
-                theirs[tp] = one
-        if theirs:
-            raise StartPositionError(describe_theirs(self.settings.group_id, theirs, ends))
+                skipped[tp] = end, one.offset
+        if skipped:
+            raise StartPositionError(describe_skipped(self.settings.group_id, skipped))
         for tp in committed.keys() - lost.keys():
             self._wrong_until.pop(tp, None)
         if lost:
@@ -282,16 +278,14 @@ def describe_lost(
     )
 
 
-def describe_theirs(
-    group_id: str, theirs: Mapping[TopicPartition, CommittedOffset], known: Mapping[TopicPartition, int]
-) -> str:
-    """Name the committed offsets that somebody else has set, and the records that they would skip."""
-    ranges = listed(f"{tp} from {known[tp]} to {one.offset - 1}" for tp, one in sorted(theirs.items()))
+def describe_skipped(group_id: str, skipped: Mapping[TopicPartition, tuple[int, int]]) -> str:
+    """Name the offsets [first, end) that would be skipped, because somebody else has committed the end."""
+    ranges = listed(f"{tp} from {first} to {end - 1}" for tp, (first, end) in sorted(skipped.items()))
     return (
         f"somebody else has committed offsets of group {group_id}, such as a consumer with the same group.id "
         f"or a tool: going on there would skip records that nobody has flushed: {ranges}. Stop who does that, and "
         "all workers of the group, then go on where the flush records end: "
-        f"{_commands('flushed', theirs)}; or skip these records: {_commands('committed', theirs)}"
+        f"{_commands('flushed', skipped)}; or skip these records: {_commands('committed', skipped)}"
     )
 
 

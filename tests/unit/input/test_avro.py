@@ -21,7 +21,7 @@ from log_partitioner.formats.schema import Schema, SchemaRef
 from log_partitioner.formats.values import Bytes, Date, Decimal, DeclaredMap, Timestamp
 from log_partitioner.input.decode import RecordDecoder
 from log_partitioner.input.format import SchemaError
-from log_partitioner.input.formats import find_problems
+from log_partitioner.input.formats import find_format_problems
 from tests.fakes.lanes import assert_decoded_alike, decode_alike, settings
 from tests.fakes.schemas import with_schema
 
@@ -269,7 +269,7 @@ def test_schema_that_is_none_is_told_at_the_start(tmp_path: Path, text: str, sai
     file = tmp_path / "it.avsc"
     file.write_text(text)
     rules = InputSettings(format="avro", schema_file=file)
-    (problem,) = find_problems(settings(input=rules))
+    (problem,) = find_format_problems(settings(input=rules))
     assert problem.startswith(f"input.schema_file ({file}) holds no schema: {said}")
     with pytest.raises(SchemaError):
         RecordDecoder(rules)
@@ -280,7 +280,7 @@ def test_schema_goes_with_settings_to_where_its_file_is_not(tmp_path: Path) -> N
     file = tmp_path / "it.avsc"
     file.write_text(json.dumps(SIZE))
     rules = InputSettings(format="avro", schema_file=file)
-    assert not [*find_problems(settings(input=rules))]
+    assert not [*find_format_problems(settings(input=rules))]
     file.unlink()
     elsewhere = pickle.loads(pickle.dumps(rules))  # noqa: S301 - made here
     assert [entry for _, entry, *_ in RecordDecoder(elsewhere).decode(b"\2").entries] == [{"cm": 1}]

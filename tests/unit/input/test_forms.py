@@ -14,7 +14,7 @@ from log_partitioner.config import checks
 from log_partitioner.formats.model import SourceRecord, TopicPartition
 from log_partitioner.formats.schema import Schema, SchemaRef
 from log_partitioner.input.decode import RecordDecoder
-from log_partitioner.input.formats import find_problems
+from log_partitioner.input.formats import find_format_problems
 from log_partitioner.partitioning.partitioner import Partitioner, Placement
 from log_partitioner.proof.oracle.judge import Judge
 from tools.docs.inputs import FORMS, Form
@@ -37,7 +37,7 @@ def read(monkeypatch: pytest.MonkeyPatch) -> Any:
     def read(form: Form) -> tuple[list[tuple[Any, ...]], list[str]]:
         for name, value in {**NEEDED, **form.settings}.items():
             monkeypatch.setenv(f"LOGP_{name.upper().replace('.', '__')}", value)
-        settings = checks.load(find_problems)
+        settings = checks.load(find_format_problems)
 
         def find(ref: SchemaRef) -> Schema:
             assert ref.value == 7

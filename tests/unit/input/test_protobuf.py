@@ -15,7 +15,7 @@ from log_partitioner.errors import RegistryError
 from log_partitioner.formats.schema import Schema, SchemaRef
 from log_partitioner.formats.values import Bytes, DeclaredMap
 from log_partitioner.input.decode import RecordDecoder
-from log_partitioner.input.formats import find_problems
+from log_partitioner.input.formats import find_format_problems
 from log_partitioner.protoc import _compile, compile_schema
 from tests.fakes.lanes import assert_decoded_alike, decode_alike, settings
 from tests.fakes.messages import SCHEMA, message_class
@@ -188,7 +188,7 @@ def test_schema_file_is_a_source_or_what_the_compiler_makes_of_it(tmp_path: Path
     compiled = _compile("it.proto", {"it.proto": PLAIN.decode()})
     for name, content in (("it.proto", PLAIN), ("it.desc", compiled)):
         rules = with_file(tmp_path, content, name)
-        assert not [*find_problems(settings(input=rules))]
+        assert not [*find_format_problems(settings(input=rules))]
         assert decoded(b"\x0a\1u", rules) == {"user": "u"}
         (tmp_path / name).unlink()
         assert decoded(b"\x0a\1u", pickle.loads(pickle.dumps(rules))) == {"user": "u"}  # noqa: S301 - made here
@@ -196,7 +196,7 @@ def test_schema_file_is_a_source_or_what_the_compiler_makes_of_it(tmp_path: Path
 
 def test_message_of_a_file_is_named_by_a_setting(tmp_path: Path) -> None:
     rules = with_file(tmp_path, PLAIN, schema_message="a.b.Other")
-    assert not [*find_problems(settings(input=rules))]
+    assert not [*find_format_problems(settings(input=rules))]
     assert decoded(b"\x08\7", rules) == {"n": 7}
     framed = with_file(tmp_path, PLAIN, schema_message="a.b.Other", framing="confluent")
     assert decoded(b"\0\0\0\0\1\0\x08\7", framed) == {"n": 7}
@@ -216,7 +216,7 @@ def test_file_that_is_no_schema_is_told_at_the_start(
     tmp_path: Path, content: bytes, name: str | None, said: str
 ) -> None:
     rules = with_file(tmp_path, content, schema_message=name)
-    (problem,) = find_problems(settings(input=rules))
+    (problem,) = find_format_problems(settings(input=rules))
     assert problem.startswith(f"input.schema_file ({tmp_path / 'it.proto'}) holds no schema: {said}")
 
 
@@ -305,5 +305,5 @@ def test_registry_with_a_schema_of_another_kind_costs_its_records_only() -> None
 def test_package_that_is_not_installed_is_named(form: Any, package: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("grpc_tools", "opentelemetry.proto.logs.v1.logs_pb2"):
         monkeypatch.setitem(sys.modules, name, None)
-    (problem,) = find_problems(settings(input=InputSettings(format=form)))
+    (problem,) = find_format_problems(settings(input=InputSettings(format=form)))
     assert problem == f"input.format {form} needs {package}: pip install 'log-partitioner[formats]'"

@@ -18,7 +18,7 @@ from log_partitioner.config.settings import InputSettings, UserSettings
 from log_partitioner.formats.dead_letter import Reason
 from log_partitioner.formats.model import SourceRecord, TopicPartition
 from log_partitioner.input.decode import RecordContent, RecordDecoder
-from log_partitioner.input.formats import find_problems
+from log_partitioner.input.formats import find_format_problems
 from log_partitioner.partitioning.partitioner import Partitioner, Placement
 from tests.fakes.lanes import decode_alike, settings
 from tests.strategies import times_as_many
@@ -117,15 +117,15 @@ def test_hostile_line_is_read_in_linear_time_by_nested_quantifiers(pattern: str,
     ],
 )
 def test_pattern_that_is_none_is_refused_at_the_start(pattern: str | None, told: str) -> None:
-    (problem,) = find_problems(settings(input=by(pattern)))
+    (problem,) = find_format_problems(settings(input=by(pattern)))
     assert problem.startswith(told)
 
 
 def test_start_without_the_extra_is_refused_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "re2", None)
-    (problem,) = find_problems(settings(input=by(PATTERN)))
+    (problem,) = find_format_problems(settings(input=by(PATTERN)))
     assert problem.startswith("input.format text needs google-re2: pip install 'log-partitioner[formats]', or an image")
-    assert not [*find_problems(settings(input=InputSettings(format="syslog")))]
+    assert not [*find_format_problems(settings(input=InputSettings(format="syslog")))]
 
 
 REAL = Path(os.environ.get("LOGP_TEST_DATA", "nowhere"), "http-access", "apache_logs.raw.log.zst")

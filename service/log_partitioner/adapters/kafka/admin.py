@@ -27,7 +27,7 @@ from log_partitioner.adapters.kafka.errors import (
 )
 from log_partitioner.adapters.kafka.log import make_admin
 from log_partitioner.adapters.kafka.options import worker_of
-from log_partitioner.adapters.kafka.values import position, topic_partitions
+from log_partitioner.adapters.kafka.values import offset_to_library, topic_partitions
 from log_partitioner.adapters.preflight import Need
 from log_partitioner.config.settings import KafkaSettings
 from log_partitioner.config.source_topics import SourceNames, is_pattern
@@ -262,7 +262,7 @@ def commit_offsets(
         SourceError: the group has live members, a permission is missing, or the broker does not answer.
     """
     client = make_admin(options)
-    asked = ConsumerGroupTopicPartitions(group_id, [position(tp, offset) for tp, offset in offsets.items()])
+    asked = ConsumerGroupTopicPartitions(group_id, [offset_to_library(tp, offset) for tp, offset in offsets.items()])
 
     def commit() -> None:
         (future,) = client.alter_consumer_group_offsets([asked], request_timeout=timeout_s).values()

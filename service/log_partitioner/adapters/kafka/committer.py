@@ -25,7 +25,7 @@ from log_partitioner.adapters.kafka.errors import (
     without_topic,
 )
 from log_partitioner.adapters.kafka.log import Brokers, fields_of, make_client
-from log_partitioner.adapters.kafka.values import position
+from log_partitioner.adapters.kafka.values import offset_to_library
 from log_partitioner.boundary import Clock, Membership, Message
 from log_partitioner.control.deadline import Deadline
 from log_partitioner.errors import (
@@ -344,7 +344,7 @@ def _at_once(offsets: Mapping[TopicPartition, CommittedOffset]) -> Iterator[list
         if some and size + weight > _OFFSETS_BYTES_MAX:
             yield some
             some, size = [], 0
-        some.append(position(tp, committed))
+        some.append(offset_to_library(tp, committed))
         size += weight
     yield some
 

@@ -22,9 +22,9 @@ from log_partitioner.adapters.kafka.log import Brokers, make_client
 from log_partitioner.adapters.kafka.values import (
     TopicPartitions,
     committed_offset,
+    offset_to_library,
     parse_group_metadata,
     poll_of,
-    position,
     topic_partition,
     topic_partitions,
 )
@@ -284,7 +284,7 @@ class KafkaConsumer:
         if tp in self._failures:
             self._unassign(self._consumer, frozenset({tp}))
             self._unsought.add(tp)
-        place, is_new = position(tp, start), tp in self._unsought
+        place, is_new = offset_to_library(tp, start), tp in self._unsought
         if is_new:
             self._consumer.incremental_assign([place])
         until = Deadline(max(deadline.at_s, deadline.now_s() + _SEEK_S), deadline.now_s)

@@ -23,7 +23,7 @@ _NO_TIMESTAMP = confluent_kafka.TIMESTAMP_NOT_AVAILABLE
 _UNREADABLE = False  # in place of headers
 
 
-def position(tp: TopicPartition, start: CommittedOffset) -> confluent_kafka.TopicPartition:
+def offset_to_library(tp: TopicPartition, start: CommittedOffset) -> confluent_kafka.TopicPartition:
     """Return the library's form of an offset to commit, to assign or to seek; metadata gets a NUL (KAFKA_FACTS O9)."""
     epoch = _NO_EPOCH if start.leader_epoch is None else start.leader_epoch
     return confluent_kafka.TopicPartition(*tp, start.offset, start.metadata, epoch)

@@ -42,7 +42,7 @@ def format_of(rules: InputSettings) -> Format:
     return FORMATS[rules.format](rules)
 
 
-def find_problems(settings: Settings) -> Iterator[str]:
+def find_format_problems(settings: Settings) -> Iterator[str]:
     """Find a package, pattern or schema that a format lacks, a schema that is invalid, and one that no format uses."""
     asked = False
     for place, reading in settings.each_reading():
