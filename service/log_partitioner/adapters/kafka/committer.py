@@ -215,9 +215,7 @@ class KafkaCommitter:
             for some, group in offsets:
                 send = partial(producer.send_offsets_to_transaction, some, group, deadline.timeout_s())
                 self.patience_of_flush.ask(send)
-        except (
-            LeavingError
-        ) as error:  # the worker does not wait for an abort either: the next init or a time-out aborts
+        except LeavingError as error:  # the worker does not wait for an abort either: the next init or a time-out does
             raise CommitAbortedError("the flush is abandoned", code=_ABANDONED) from error
         except (KafkaException, BufferError, SystemError) as error:
             self.trouble = deliveries.refusal() or self.trouble
