@@ -18,7 +18,8 @@ from log_partitioner.proof.oracle.equal import canonical
 from log_partitioner_pipeline.acknowledged import Acknowledged
 from log_partitioner_pipeline.audit.auditor import Auditor, Options
 from log_partitioner_pipeline.audit.result import Result, Window
-from log_partitioner_pipeline.backfill.held import held_by_references
+from log_partitioner_pipeline.backfill.held import HeldEntries
+from log_partitioner_pipeline.backfill.outbox import Run
 from log_partitioner_pipeline.backfill.retired import frame_of
 from log_partitioner_pipeline.jobs.compact import Compact
 from log_partitioner_pipeline.jobs.materialize import Materialize
@@ -194,15 +195,8 @@ def held(lake: Lake, world: World) -> None:
     ranges = {TopicPartition(deployment.source, 0): range(5, 20), TopicPartition(deployment.source, 2): range(3)}
     pinned = RetiredObjects(lake.spark, lake.settings).pin()
     lineage = Lineage(deployment.group, [])
-    found = held_by_references(
-        lake.spark,
-        lake.settings,
-        ends=ends,
-        ranges=ranges,
-        lineage=lineage,
-        retired=pinned,
-        acknowledged=Acknowledged(),
-    )
+    run = Run("run", 0, deployment.group, topic, deployment.dead_letters_topic, ranges, ends, {})
+    found = HeldEntries(lake.spark, lake.settings, run, lineage, Acknowledged()).in_references(pinned)
     places = sorted((row["partition"], row["offset"], row["index"]) for row in found.collect())
     within = [place for place in expected if place[1] in ranges.get(TopicPartition(deployment.source, place[0]), ())]
     assert places == sorted(within)

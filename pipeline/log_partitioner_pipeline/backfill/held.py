@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from log_partitioner.formats.flush_record import Lineage
     from log_partitioner.formats.reference import Reference
     from log_partitioner_pipeline.acknowledged import Acknowledged
+    from log_partitioner_pipeline.backfill.outbox import Run
     from log_partitioner_pipeline.config import JobSettings
     from log_partitioner_pipeline.retired import RetiredSnapshot
 
@@ -80,85 +81,122 @@ def settled_ends(topics: KafkaTopics, topic: str, *, may_lack_beginning: bool) -
     return {tp.partition: end.next for tp, end in ends.items()}
 
 
-def held_by_references(
-    spark: SparkSession,
-    settings: JobSettings,
-    *,
-    ends: dict[int, int],
-    ranges: Ranges,
-    lineage: Lineage,
-    retired: RetiredSnapshot,
-    acknowledged: Acknowledged,
-) -> DataFrame:
-    """Return the entries within the ranges that committed references hold: columns of a place.
+class HeldEntries:
+    """Finds what committed messages hold of the ranges of a run, as frames, up to the ends where it has looked."""
 
-    The entries are read from objects, or from the table if an object is `retired`. An object that retires later is
-    either still readable or missing, which is an error; so no entry is overlooked. Nobody holds those of an object
-    whose loss is acknowledged.
+    def __init__(
+        self, spark: SparkSession, settings: JobSettings, run: Run, lineage: Lineage, acknowledged: Acknowledged
+    ) -> None:
+        self._spark = spark
+        self._settings = settings
+        self._kafka = settings.worker.kafka
+        self._run = run
+        self._lineage = lineage
+        self._acknowledged = acknowledged
 
-    Raises:
-        RangeError: the table lacks entries of a retired object, or a message of references cannot be read.
-    """
-    topic = settings.worker.kafka.references_topic
-    messages = _read_to(spark, settings, topic, ends)
-    found = references(messages, keep=lambda frame: frame.persist(StorageLevel.DISK_ONLY))
-    for partition, offset in found.unreadable.select("message_partition", "message_offset").collect():
-        if not acknowledged.has_message(TopicPartition(topic, partition), offset):
-            raise RangeError(f"message {partition}/{offset} of {topic} is none of references that this code knows")
-    ours = of_history(acknowledged.without(found.every), lineage, "sources")
-    wanted = retired.mark(intersecting(spark, ours, ranges))
-    in_objects = (
-        wanted.where(~F.col("retired"))
-        .select(*REFERENCE.names)
-        .repartition(spark.sparkContext.defaultParallelism, *_OBJECT)
-        .sortWithinPartitions(*_OBJECT, "start")
-    )
-    held = in_objects.mapInArrow(partial(_places_in_objects, ranges=ranges, s3=settings.worker.s3), _PLACE)
-    without = wanted.where("retired")
-    return held if without.isEmpty() else held.unionByName(places_of_retired(spark, settings, without, ranges))
+    def by_record(self, retired: RetiredSnapshot) -> DataFrame:
+        """Return topic, partition and offset of records, and in `held` the indexes of their entries that are held."""
+        places = self.in_references(retired).unionByName(self._in_dead_letters()).unionByName(self._discarded_replays())
+        return places.groupBy("topic", "partition", "offset").agg(F.collect_set("index").alias("held"))
 
+    def in_references(self, retired: RetiredSnapshot) -> DataFrame:
+        """Return the entries that committed references hold: columns of a place.
 
-def held_by_dead_letters(
-    spark: SparkSession,
-    settings: JobSettings,
-    *,
-    ends: dict[int, int],
-    ranges: Ranges,
-    lineage: Lineage,
-    acknowledged: Acknowledged,
-) -> DataFrame:
-    """Return the entries within the ranges that committed dead letters name: columns of a place."""
-    topic = settings.worker.kafka.dead_letters_topic
-    messages = _read_to(spark, settings, topic, ends).select("partition", "offset", "headers")
-    places = partial(_places_in_headers, topic=topic, ranges=ranges, lineage=lineage, acknowledged=acknowledged)
-    return messages.mapInArrow(places, _PLACE)
+        The entries are read from objects, or from the table if an object is `retired`. An object that retires later is
+        either still readable or missing, which is an error; so no entry is overlooked. Nobody holds those of an object
+        whose loss is acknowledged.
 
+        Raises:
+            RangeError: the table lacks entries of a retired object, or a message of references cannot be read.
+        """
+        spark, topic, ranges = self._spark, self._kafka.references_topic, self._run.ranges
+        messages = self._read_to(topic, self._run.reference_ends)
+        found = references(messages, keep=lambda frame: frame.persist(StorageLevel.DISK_ONLY))
+        for partition, offset in found.unreadable.select("message_partition", "message_offset").collect():
+            if not self._acknowledged.has_message(TopicPartition(topic, partition), offset):
+                raise RangeError(f"message {partition}/{offset} of {topic} is none of references that this code knows")
+        ours = of_history(self._acknowledged.without(found.every), self._lineage, "sources")
+        wanted = retired.mark(intersecting(spark, ours, ranges))
+        in_objects = (
+            wanted.where(~F.col("retired"))
+            .select(*REFERENCE.names)
+            .repartition(spark.sparkContext.defaultParallelism, *_OBJECT)
+            .sortWithinPartitions(*_OBJECT, "start")
+        )
+        read = partial(_places_in_objects, ranges=ranges, s3=self._settings.worker.s3)
+        held = in_objects.mapInArrow(read, _PLACE)
+        without = wanted.where("retired")
+        if without.isEmpty():
+            return held
+        return held.unionByName(places_of_retired(spark, self._settings, without, ranges))
 
-def discarded_replays(
-    spark: SparkSession, settings: JobSettings, *, ranges: Ranges, lineage: Lineage, acknowledged: Acknowledged
-) -> DataFrame:
-    """Return the records within the ranges that flushes have discarded as replays (DESIGN 3.8): whole, as if held.
+    def _in_dead_letters(self) -> DataFrame:
+        """Return the entries that committed dead letters name: columns of a place."""
+        topic = self._kafka.dead_letters_topic
+        messages = self._read_to(topic, self._run.dead_letter_ends).select("partition", "offset", "headers")
+        places = partial(
+            _places_in_headers,
+            topic=topic,
+            ranges=self._run.ranges,
+            lineage=self._lineage,
+            acknowledged=self._acknowledged,
+        )
+        return messages.mapInArrow(places, _PLACE)
 
-    The driver decides each again, as audits do; it reads all flush records, and the source where one had replays.
+    def _discarded_replays(self) -> DataFrame:
+        """Return the records that flushes have discarded as replays (DESIGN 3.8): whole, as if held.
 
-    Raises:
-        RangeError: a flush record cannot be read, and is not acknowledged.
-    """
-    kafka, judge = settings.worker.kafka, Judge(settings.worker)
-    found: list[Place] = []
-    with KafkaTopics.of(kafka) as topics:
-        ends, _ = topics.settled(topics.topic_partitions(kafka.flushes_topic))
-        lines = [line for message in topics.read(ends) for line in _lines_with_replays(message, lineage, acknowledged)]
-        for line in lines:
-            tp, span, passed = tp_of(line), (line.first_offset, line.next_offset), WaysPassed(line.first_ways or {})
-            wanted = ranges.get(tp, range(0))
-            if span[0] >= wanted.stop or wanted.start >= span[1]:
-                continue
-            for record in topics.read({tp: span}):
-                place = judge.place_of(record)
-                if place is not None and passed.is_replay(place):
-                    found.append((*tp, record.offset, WHOLE))
-    return spark.createDataFrame([one for one in found if one[2] in ranges[TopicPartition(*one[:2])]], _PLACE)
+        The driver decides each again, as audits do; it reads all flush records, and the source where one had replays.
+
+        Raises:
+            RangeError: a flush record cannot be read, and is not acknowledged.
+        """
+        ranges, judge = self._run.ranges, Judge(self._settings.worker)
+        found: list[Place] = []
+        with KafkaTopics.of(self._kafka) as topics:
+            ends, _ = topics.settled(topics.topic_partitions(self._kafka.flushes_topic))
+            lines = [
+                line
+                for message in topics.read(ends)
+                for line in _lines_with_replays(message, self._lineage, self._acknowledged)
+            ]
+            for line in lines:
+                tp, span, passed = tp_of(line), (line.first_offset, line.next_offset), WaysPassed(line.first_ways or {})
+                wanted = ranges.get(tp, range(0))
+                if span[0] >= wanted.stop or wanted.start >= span[1]:
+                    continue
+                for record in topics.read({tp: span}):
+                    place = judge.place_of(record)
+                    if place is not None and passed.is_replay(place) and record.offset in wanted:
+                        found.append((*tp, record.offset, WHOLE))
+        return self._spark.createDataFrame(found, _PLACE)
+
+    def source(self) -> DataFrame:
+        """Read the source records of the ranges, around those that a person has skipped."""
+        spans = {tp: (span.start, span.stop) for tp, span in self._run.ranges.items()}
+        letters = self._read_to(self._kafka.dead_letters_topic, self._run.dead_letter_ends)
+        reason = F.expr(f"try_element_at(filter(headers, one -> one.key = '{HEADER_REASON}'), -1).value")
+        rows = letters.where(reason == F.lit(Reason.SKIPPED.encode())).select("headers").collect()
+        says = [parse_headers([(header["key"], header["value"]) for header in row["headers"]]) for row in rows]
+        put_away = find_put_away(
+            Claim(one.tp, one.offset, one.end_offset, one.reason)
+            for one in says
+            if self._lineage.has(one.group_id, *one.tp, one.next_offset)
+        )
+        pieces = [read_messages(self._spark, self._kafka, some) for _, some in put_away.around(spans)]
+        return reduce(DataFrame.unionByName, pieces)
+
+    def _read_to(self, topic: str, ends: dict[int, int]) -> DataFrame:
+        """Read a topic up to these ends from offset 0, or from its first message if deleted ones are assumed empty.
+
+        Fails if something of that is deleted before it is read.
+        """
+        tps = [TopicPartition(topic, number) for number in ends]
+        firsts = dict.fromkeys(tps, 0)
+        if self._settings.pipeline.backfill.assume_forgotten_unheld:
+            with KafkaTopics.of(self._kafka) as topics:
+                firsts = {tp: topics.ends(tp).first for tp in tps}
+        return read_messages(self._spark, self._kafka, {tp: (firsts[tp], ends[tp.partition]) for tp in tps})
 
 
 def _lines_with_replays(
@@ -177,43 +215,6 @@ def _lines_with_replays(
         for line in record.topic_partitions:
             if line.discarded_replays and lineage.has(record.group_id, *tp_of(line), line.next_offset):
                 yield line
-
-
-def read_source(
-    spark: SparkSession, settings: JobSettings, *, ends: dict[int, int], ranges: Ranges, lineage: Lineage
-) -> DataFrame:
-    """Read the source records of the ranges, around those that a person has skipped."""
-    kafka = settings.worker.kafka
-    spans = {tp: (span.start, span.stop) for tp, span in ranges.items()}
-    letters = _read_to(spark, settings, kafka.dead_letters_topic, ends)
-    reason = F.expr(f"try_element_at(filter(headers, one -> one.key = '{HEADER_REASON}'), -1).value")
-    rows = letters.where(reason == F.lit(Reason.SKIPPED.encode())).select("headers").collect()
-    says = [parse_headers([(header["key"], header["value"]) for header in row["headers"]]) for row in rows]
-    put_away = find_put_away(
-        Claim(one.tp, one.offset, one.end_offset, one.reason)
-        for one in says
-        if lineage.has(one.group_id, *one.tp, one.next_offset)
-    )
-    return reduce(DataFrame.unionByName, [read_messages(spark, kafka, some) for _, some in put_away.around(spans)])
-
-
-def by_record(places: DataFrame) -> DataFrame:
-    """Gather places by record: topic, partition, offset, and the indexes in `held`."""
-    return places.groupBy("topic", "partition", "offset").agg(F.collect_set("index").alias("held"))
-
-
-def _read_to(spark: SparkSession, settings: JobSettings, topic: str, ends: dict[int, int]) -> DataFrame:
-    """Read a topic up to these ends from offset 0, or from its first message if deleted ones are assumed empty.
-
-    Fails if something of that is deleted before it is read.
-    """
-    kafka = settings.worker.kafka
-    tps = [TopicPartition(topic, number) for number in ends]
-    firsts = dict.fromkeys(tps, 0)
-    if settings.pipeline.backfill.assume_forgotten_unheld:
-        with KafkaTopics.of(kafka) as topics:
-            firsts = {tp: topics.ends(tp).first for tp in tps}
-    return read_messages(spark, kafka, {tp: (firsts[tp], ends[tp.partition]) for tp in tps})
 
 
 def intersects(reference: Reference, ranges: Ranges) -> bool:

@@ -20,14 +20,7 @@ from log_partitioner.adapters.kafka.topics import KafkaTopics
 from log_partitioner.formats.flush_record import Lineage
 from log_partitioner.proof.audit.window import FlushWindow
 from log_partitioner_pipeline.acknowledged import Acknowledgements
-from log_partitioner_pipeline.backfill.held import (
-    by_record,
-    discarded_replays,
-    held_by_dead_letters,
-    held_by_references,
-    read_source,
-    settled_ends,
-)
+from log_partitioner_pipeline.backfill.held import HeldEntries, settled_ends
 from log_partitioner_pipeline.backfill.outbox import Outbox, Run, find_outbox, write_outbox
 from log_partitioner_pipeline.backfill.publish import Publication, Published
 from log_partitioner_pipeline.backfill.ranges import Wanted, format_offsets, parse_offsets, resolve
@@ -218,30 +211,10 @@ class Backfill:
 
     def _pieces(self, run: Run, retired: RetiredSnapshot) -> DataFrame:
         """Outline: source records of the range, joined with the indexes held of each -> what is left of them."""
-        worker, spark, ranges = self._worker, self._session(), run.ranges
+        spark = self._session()
         acknowledged = Acknowledgements(spark, self._settings).read()
-        in_files = held_by_references(
-            spark,
-            self._settings,
-            ends=run.reference_ends,
-            ranges=ranges,
-            lineage=self._lineage,
-            retired=retired,
-            acknowledged=acknowledged,
-        )
-        dead = held_by_dead_letters(
-            spark,
-            self._settings,
-            ends=run.dead_letter_ends,
-            ranges=ranges,
-            lineage=self._lineage,
-            acknowledged=acknowledged,
-        )
-        records = read_source(spark, self._settings, ends=run.dead_letter_ends, ranges=ranges, lineage=self._lineage)
-        replays = discarded_replays(
-            spark, self._settings, ranges=ranges, lineage=self._lineage, acknowledged=acknowledged
-        )
-        return pieces_of(records, by_record(in_files.unionByName(dead).unionByName(replays)), worker)
+        held = HeldEntries(spark, self._settings, run, self._lineage, acknowledged)
+        return pieces_of(held.source(), held.by_record(retired), self._worker)
 
     def _prepare(self, run: Run) -> Outbox:
         """Write all objects, then the outbox."""
