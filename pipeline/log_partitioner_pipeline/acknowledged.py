@@ -1,7 +1,7 @@
 """The table of what is lost for good, and acknowledged: raw objects, and messages of the topics that workers write to.
 
-A person has written each row (`acknowledge`), with a reason. Jobs pass over what it names, where they cannot read it:
-the entries of such an object are in no table, a backfill makes them anew from the source, and audits note them.
+A person has written each row (`acknowledge`), with a reason. Jobs pass over it if they cannot read what it names: the
+entries of such an object are in no table, a backfill makes them anew from the source, and audits note them.
 """
 
 from __future__ import annotations

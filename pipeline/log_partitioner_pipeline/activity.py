@@ -77,7 +77,7 @@ class StateTable(Table):
         return self.spark.table(self.name).where(_dates_within(dates, "date"))
 
     def merge(self, states: DataFrame, *, dates: Dates) -> None:
-        """Put states in the place of those that were counted earlier, in one commit; all are of these dates.
+        """Replace the states that were counted earlier, in one commit; all are of these dates.
 
         Raises:
             TableError: others change the table again and again.
@@ -150,7 +150,7 @@ def _dates_within(dates: Dates, column: str) -> str:
 def count_hours(entries: DataFrame, zone: ZoneInfo, *, by_roots: bool) -> DataFrame:
     """Count rows of the table by user and hour: each entry once, however often it was republished if `by_roots`.
 
-    An entry is identified by its place: record and index, those of its root where it has one. The largest of copies
+    An entry is identified by its place, record and index, or by that of its root if it has one. The largest of copies
     that differ in size counts.
     """
     meta, root, local = F.col(META), F.col(META)["root"], F.from_utc_timestamp(EVENT_TIME, str(zone))
@@ -165,7 +165,7 @@ def count_hours(entries: DataFrame, zone: ZoneInfo, *, by_roots: bool) -> DataFr
 
 
 def changed(counts: DataFrame, states: DataFrame) -> DataFrame:
-    """Return the counts of hours that are others than those of the states, or new."""
+    """Return the counts of hours that differ from the states, or are new."""
     before = states.select(*HOUR_KEY, *[F.col(name).alias(f"{name}_before") for name in _COUNTS])
     is_same = (F.col("entries") == F.col("entries_before")) & (F.col("bytes") == F.col("bytes_before"))
     joined = counts.join(before, on=HOUR_KEY, how="left")

@@ -2,7 +2,7 @@
 
 materialize keeps them, a row for each line of a message, with the offsets of their topics in their snapshots. They
 answer by predicate what a topic answers only by being read as a whole, and keep what its retention takes. A message
-that is none of its kind is a row of its place alone. Values of dead letters, which hold the logs of users, stay where
+of another kind is a row that has its place alone. Values of dead letters, which hold the logs of users, stay where
 they are: a row has the digest of the record.
 """
 
@@ -54,7 +54,7 @@ _TIME_US_MAX = 253_402_300_799_999_999  # the year 9999, beyond which Spark show
 
 
 class Announcement(NamedTuple):
-    """A kind of message, and the rows that stand for one; `name` is that of its table, `topic` is told by settings."""
+    """A kind of message, and the rows that stand for one; `name` is its table's, settings tell its `topic`."""
 
     name: str
     topic: Callable[[KafkaSettings], str]
@@ -176,7 +176,7 @@ class AnnouncedTable(Table):
         self._rows_of = kind.rows_of
 
     def catch_up(self, ends: dict[int, Ends] | None = None, *, acknowledged: Acknowledged = NOTHING) -> int:
-        """Bring the table to these ends of its topic, or to those of now; returns how many rows are new.
+        """Bring the table to these ends of its topic, or to its present ends; returns how many rows are new.
 
         Blocks until they are there.
 

@@ -7,14 +7,14 @@ A column has the plain name of its path, in lower case, and the type of the valu
     other number            double, whose column takes integers of up to 53 bits, too
     text, decimal, boolean  string, string, boolean
     bytes, instant, date    binary, timestamptz, date
-    array, map              array, map of these, where all items fit
+    array, map              array, map of these, if all items fit
 
 Whatever does not fit stands in `_rest`, one JSON object in the form of the entry: values of another type, of types that
 disagree within a reference, of names that only differ where a column's name cannot (`Status` beside `status`), and
 what there is no room for. So no value is lost, no column is ever renamed or retyped, and every engine can read the
 table, whether it tells upper case from lower or not.
 
-The original name is a column's comment where it is another.
+If the original name differs, it is the column's comment.
 """
 
 from __future__ import annotations
@@ -182,7 +182,7 @@ def _widen(struct: Struct, more: Struct) -> None:
 
 
 def admit(table: Struct, wanted: Iterable[Struct], *, columns_max: int) -> Struct:
-    """Return the table, grown by what is wanted, fits beside it and has room; itself if nothing does.
+    """Return the table with the wanted columns that fit beside it and have room; itself if none does.
 
     The first have precedence, so they should be the most frequent. Structs grow column by column, the outer ones before
     those within; an array or a map as a whole.

@@ -189,7 +189,7 @@ def _json(child: Type, exact: Any, every: Any) -> Told:
 
 
 def _shape(union: Any) -> Told:
-    """Return what is read where nobody wants it; every type is a union of null and one."""
+    """Return the shape of a value that is read and not used; every type is a union of null and one."""
     avro = union[1]
     kind = avro["type"] if isinstance(avro, dict) else avro
     if kind == "record":

@@ -52,7 +52,7 @@ class Completeness:
         self._awaited = _decode(properties.get(PROPERTY_ASKED))
 
     def reach(self, now: SourceEnds, committed: Committed) -> dict[str, str]:
-        """Take what is committed, and in the table; returns the properties to set, none if nothing has changed."""
+        """Take offsets that are committed and in the table; returns the properties to set, none if nothing changed."""
         if now.is_reached(committed):
             self.through, self._awaited = now.at, None
         elif self._awaited is None or self._awaited.is_reached(committed):
@@ -80,7 +80,7 @@ def ask(topics: KafkaTopics, kafka: KafkaSettings) -> tuple[SourceEnds, Committe
 
 
 def _end(topics: KafkaTopics, tp: TopicPartition, ends: Ends, committed: int | None) -> int | None:
-    """Return the end, or what is committed if nothing but markers stands behind it; None if there is no record."""
+    """Return the end, or the committed offset if only markers stand behind it; None if there is no record."""
     first = max(ends.first, committed or 0)
     if 0 < ends.next - first <= _MARKERS_MAX and next(topics.read({tp: (first, ends.next)}), None) is None:
         return committed

@@ -40,7 +40,7 @@ class EntryTable(Table):
         super().ensure()
 
     def widen(self, wanted: Iterable[Struct]) -> None:
-        """Add columns for what is wanted and fits, in one commit; the first have precedence."""
+        """Add the wanted columns that fit, in one commit; the first have precedence."""
         wanted = list(wanted)
         commit(lambda: self._add_columns(wanted))
 
@@ -52,5 +52,5 @@ class EntryTable(Table):
             java.updateSchema().unionByNameWith(self._java_schema(admitted)).commit()
 
     def target_of(self, wanted: Iterable[Struct]) -> Target:
-        """Describe the table to those who write its files, with the columns that take something of what is wanted."""
+        """Describe the table to the writers of its files, with the columns that take some of the wanted values."""
         return self.target(RESERVED.union(*(one.columns for one in wanted)))

@@ -60,7 +60,7 @@ class OvertakenError(PipelineError):
 
 
 class UnforeseenError(PipelineError):
-    """An error that nobody has foreseen; its text comes from a library and may contain input."""
+    """An unforeseen error; its text comes from a library and may contain input."""
 
 
 def cause_of(error: BaseException) -> str | None:

@@ -66,7 +66,7 @@ def find_holders(spark: SparkSession, settings: JobSettings, user: str) -> list[
 
 
 def end_of(rules: Iterable[Rule] | None, key: str, *, created_at: datetime) -> str:
-    """Say on which day (UTC) the first of these rules deletes an object; `rules` is None if nobody knows them.
+    """Say on which day (UTC) the first of these rules deletes an object; `rules` is None if they are unknown.
 
     S3 counts whole days, and ends at the midnight after. A rule that also asks for tags or a size is taken as one that
     does not apply: the object may go earlier, and not later.

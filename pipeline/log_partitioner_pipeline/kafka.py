@@ -67,7 +67,7 @@ def ask_topic_id(settings: KafkaSettings, topic: str) -> str | None:
 def read_messages(spark: SparkSession, settings: KafkaSettings, ranges: Ranges) -> DataFrame:
     """Read the committed messages of these ranges, columns of MESSAGE; nothing happens before an action.
 
-    A timestamp below zero is none, as the worker takes it.
+    A timestamp below zero counts as none, as in the worker.
     """
     return _by_task(spark, ranges, partial(_read, settings=settings), MESSAGE)
 

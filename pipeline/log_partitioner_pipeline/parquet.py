@@ -2,7 +2,7 @@
 
 The executors write rows of references; the driver commits what they return (`table.Table.append`). Spark's own writer
 costs several times as much, because it takes each row through the JVM and a shuffle. A task that is done again leaves
-files that nobody names.
+files that no snapshot names.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ Numbers = np.ndarray[Any, np.dtype[np.int64]]
 class Target(NamedTuple):
     """A table as those who write its files must know it: columns in Iceberg's JSON, its place, partitions, order.
 
-    Partitions are hours or days of `time`, and where `user_buckets` is not 0 buckets of users in them.
+    Partitions are hours or days of `time`, and buckets of users in them if `user_buckets` is not 0.
     """
 
     fields: list[dict[str, Any]]
@@ -83,8 +83,8 @@ def write_files(
 ) -> list[str]:
     """Write the rows of these references; blocks until all files are there.
 
-    Returns the files, each as Iceberg's JSON. Raises an error of Spark if a task fails again and again; an ObjectError
-    stands in its text where an object is to blame.
+    Returns the files, each as Iceberg's JSON. Raises an error of Spark if a task fails again and again; its text has
+    the ObjectError if an object is to blame.
     """
     shares = share_out(references, tasks=spark.sparkContext.defaultParallelism)
     if not shares:

@@ -26,7 +26,7 @@ _PIECES_PER_TASK = 4  # of large objects: fewer cannot be shared out evenly
 _PIECE_BYTES_MIN = 1024 * 1024
 _PIECE_BYTES_MAX = 8 * 1024 * 1024
 _TASK_BYTES_MAX = 256 * 1024 * 1024
-# Bytes that nobody wants are fetched where they are no more than this.
+# Unwanted bytes between two spans are fetched if they are no more than this.
 _GAP_BYTES_MAX = 256 * 1024
 
 Span = tuple[int, int]
@@ -43,10 +43,10 @@ class ReferencePart(msgspec.Struct, frozen=True, array_like=True):
     projection: int
 
     def require(self, found: int, where: str) -> None:
-        """Compare the rows that were found with those of which the reference speaks.
+        """Compare the number of rows that were found with the reference's.
 
         Raises:
-            ObjectError: they are others.
+            ObjectError: they differ.
         """
         if found != self.entries:
             raise ObjectError(f"{where} holds {found} entries, reference {self.reference_id} says {self.entries}")

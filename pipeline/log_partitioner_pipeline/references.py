@@ -25,7 +25,7 @@ _SPANS_MAX = 20
 
 
 def unknown_message(tp: TopicPartition, offset: int, reason: str) -> PipelineError:
-    """Make the error of a message that is none of references in a known version."""
+    """Make the error of a message that is not of references, or of an unknown version."""
     return PipelineError(
         f"{tp} offset {offset} is no message of references that this code knows: {reason}; if it never was one: "
         f"{acknowledging(tp.topic, {tp.partition: (offset, offset + 1)})}"
@@ -36,7 +36,7 @@ def decode(message: SourceRecord) -> list[Reference]:
     """Decode the references of a message.
 
     Raises:
-        PipelineError: it is none of references in a known version.
+        PipelineError: it is not of references, or of an unknown version.
     """
     try:
         return decode_references(message.value or b"")
@@ -50,7 +50,7 @@ def weigh(
     """Decode the references of a message, with its bytes and those of the blocks that they point to.
 
     Raises:
-        PipelineError: it is none of references in a known version, and is not acknowledged.
+        PipelineError: it is not of references or of an unknown version, and is not acknowledged.
     """
     try:
         found = decode(message)

@@ -1,8 +1,8 @@
 """Iceberg tables of what a topic said: created, appended to by compare-and-swap (ADR 9). One is the table of entries.
 
 Every snapshot that materialize makes says, in its summary, up to which offsets of its topic the table holds everything.
-An append is refused where anybody has added rows since the snapshot at which these offsets were read: so a driver that
-comes back late can never add to the work of its successor.
+Iceberg refuses an append if anybody has added rows since the snapshot at which these offsets were read: so a driver
+that comes back late can never add to the work of its successor.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Position(NamedTuple):
 class Form(NamedTuple):
     """The layout of a table: partitioned by hours or days of a time, in its files sorted by columns.
 
-    Each partition has `user_buckets` buckets of users where that is not 0, and a part for each value of `more` columns.
+    Each partition has `user_buckets` buckets of users if that is not 0, and a part for each value of `more` columns.
     """
 
     columns: Struct
@@ -209,7 +209,7 @@ class Table:
             tasks.close()
 
     def target(self, names: Container[str] | None = None) -> Target:
-        """Describe the table to those who write its files: all of its columns, or those of these names."""
+        """Describe the table to the writers of its files: all of its columns, or the columns of these names."""
         java, jvm, form = self._java(), self._jvm().org.apache.iceberg, self._form
         spec = json.loads(jvm.PartitionSpecParser.toJson(java.spec()))
         transforms = [one["transform"] for one in spec["fields"]]

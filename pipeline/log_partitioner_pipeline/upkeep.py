@@ -117,7 +117,7 @@ class Upkeep:
         """Rewrite the files of these hours, if a partition has more than one; one commit.
 
         Safe beside appends: Iceberg commits it on top of rows appended meanwhile. Returns None, and does nothing, if
-        the table has gone beyond `position` already, because nobody has audited the rows appended to these hours.
+        the table has gone beyond `position` already, because no audit has seen the rows appended to these hours.
         """
         table = self._java()
         if position_of(table).offsets != position.offsets:

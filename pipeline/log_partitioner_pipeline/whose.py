@@ -1,4 +1,4 @@
-"""Chooses whose references a job takes: those of one group and of groups that it has adopted.
+"""Chooses whose references a job takes: the references of one group and of groups that it has adopted.
 
 Audits and backfills choose the group when they begin. Who reads references on and on learns of groups when their
 references come: only then is the flushes topic read, from the offsets of the last time on. A table remembers the group

@@ -1,4 +1,4 @@
-"""Tables of what jobs write down row by row, beside that of the entries; made where they are first written to."""
+"""Tables that jobs write row by row, beside the table of entries; a job makes one when it first writes to it."""
 
 from __future__ import annotations
 

@@ -135,7 +135,7 @@ def entries_of(data: bytes, address: Address, parse: Parse = json.loads) -> Iter
     """Yield the entries of an Avro file: a whole object, or the ranges of one reference.
 
     Raises:
-        DamagedError: it is none.
+        DamagedError: it is not a whole Avro file.
     """
     with _reading(address):
         container = Container(data)
@@ -207,7 +207,7 @@ class ReferencesTopic:
         Times are datetimes or ISO 8601, UTC if they name no zone. A reference is of one hour, and may be partly in it.
 
         Raises:
-            CouldNotTellError: a message is of no known form, or nobody can tell which group's messages are meant.
+            CouldNotTellError: a message is of no known form, or several unrelated groups have written to the topic.
         """
         chosen = self.near(user, times_of(begin, end))
         messages = filter(chosen.is_near, self.messages(self.settings.kafka.references_topic, chosen.published))
@@ -237,7 +237,7 @@ class ReferencesTopic:
         return next((one for some in found for one in some), None)
 
     def near(self, user: str | None, event_times: FlushWindow) -> Near:
-        """Return where references of a user, or of all, with such event times are: published later, but for clocks."""
+        """Return the search for references of a user, or of all, with such event times: they were published later."""
         ahead_ms = max(round(1000 * one.time.future_max_s) for _, one in self.settings.each_reading())
         published = FlushWindow(max(0, (event_times.from_ms or 0) - ahead_ms)).padded()
         encoded = msgspec.json.encode(user)
@@ -250,7 +250,7 @@ class ReferencesTopic:
         return Near(published, lambda message: not is_plain or encoded in (message.value or b""), may_hold)
 
     def by_message(self, near: Near) -> Iterator[list[Reference]]:
-        """Yield references of any group that may hold what is searched for, by message, which is of one object.
+        """Yield the references that may hold an entry, of any group, by message; a message is of one object.
 
         A message that this version cannot read is counted, and passed by.
         """

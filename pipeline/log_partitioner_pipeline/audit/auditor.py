@@ -1,6 +1,6 @@
 """One audit from top to bottom: what there is, batch by batch, the table, the listing, the result.
 
-Owns the order of the steps, and where batches are judged: in this process, or in tasks of Spark where there are many.
+Owns the order of the steps, and the place where batches are judged: this process, or tasks of Spark if there are many.
 The driver receives nothing proportional to entries: counts, a bounded number of examples, hours and flushes.
 """
 

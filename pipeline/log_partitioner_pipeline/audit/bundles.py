@@ -85,7 +85,7 @@ class Asked(NamedTuple):
     acknowledged: Acknowledged = Acknowledged()
 
     def given_up(self, reference: Reference, tp: TopicPartition, offset: int) -> GivenUp | None:
-        """Return why nobody has the entries of a reference; None if somebody has to."""
+        """Return why no reader has the entries of a reference any more; None if a reader must have them."""
         if self.acknowledged.has_object(reference.location):
             return GivenUp.ACKNOWLEDGED
         user = reference.partition_key.user
@@ -125,7 +125,7 @@ def entries_frame(frame: DataFrame, ground: Ground, strays: Strays, references: 
 
 
 class Bench:
-    """Judges bundles, and gathers what is wanted of them; for one thread."""
+    """Judges bundles, and gathers the output that is asked for; for one thread."""
 
     def __init__(self, judge: BatchJudge, findings: PlacedFindings, wanted: Asked) -> None:
         self._judge = judge
@@ -146,7 +146,7 @@ class Bench:
             self._ids[meta["id"]] += 1
 
     def rows(self, compared: list[ComparedBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield what is to be said of batches that were judged, columns of JUDGED; then begin anew."""
+        """Yield the judgement of these batches, columns of JUDGED; then begin anew."""
         context = self._judge.context
         judged = judged_of(self._findings, context, compared)
         yield _columns(judged=[pickle.dumps(judged)])

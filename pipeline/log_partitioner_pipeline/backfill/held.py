@@ -66,7 +66,7 @@ def settled_ends(topics: KafkaTopics, topic: str, *, may_lack_beginning: bool) -
     """Ask for the end offsets that include everything committed before now; blocks for open transactions.
 
     Raises:
-        RangeError: its beginning was deleted, so that nobody can tell what was held there.
+        RangeError: its beginning was deleted, so that the messages that held entries there are unknown.
         BrokerError, CouldNotTellError: a transaction stays open, or no broker answers.
     """
     ends, open_ones = topics.settled(topics.topic_partitions(topic))
@@ -103,8 +103,8 @@ class HeldEntries:
         """Return the entries that committed references hold: columns of a place.
 
         The entries are read from objects, or from the table if an object is `retired`. An object that retires later is
-        either still readable or missing, which is an error; so no entry is overlooked. Nobody holds those of an object
-        whose loss is acknowledged.
+        either still readable or missing, which is an error; so no entry is overlooked. The entries of
+        an object whose loss is acknowledged are not held.
 
         Raises:
             RangeError: the table lacks entries of a retired object, or a message of references cannot be read.

@@ -9,7 +9,7 @@ from log_partitioner.boundary import Piece, SealedFile
 
 
 class MemorySpool:
-    """One batch in memory; as large as what is written to it."""
+    """One batch in memory; it is as large as the bytes written to it."""
 
     def __init__(self) -> None:
         self._pieces = bytearray()

@@ -47,7 +47,7 @@ def run(settings: JobSettings, losses: Losses) -> None:
     """Record what is lost; blocks until it is.
 
     Raises:
-        PipelineError: something of it can be read, or nobody knows it; nothing is recorded.
+        PipelineError: some of it can be read, or no reference names it; nothing is recorded.
     """
     sys.stdout.write(acknowledge(open_session(settings, name="acknowledge"), settings, losses))
 

@@ -60,7 +60,7 @@ class Options(NamedTuple):
 
 
 class Summary(NamedTuple):
-    """The entries that a dry run would publish, because nobody holds them, counted by destination."""
+    """The entries that a dry run would publish, because no committed message holds them, counted by destination."""
 
     entries_in_files: int
     partition_keys: int
@@ -210,7 +210,7 @@ class Backfill:
             ) from cause
 
     def _pieces(self, run: Run, retired: RetiredSnapshot) -> DataFrame:
-        """Outline: source records of the range, joined with the indexes held of each -> what is left of them."""
+        """Outline: source records of the range, joined with the indexes that are held of each -> the rest of them."""
         spark = self._session()
         acknowledged = Acknowledgements(spark, self._settings).read()
         held = HeldEntries(spark, self._settings, run, self._lineage, acknowledged)

@@ -2,7 +2,7 @@
 
 The table itself states the offsets it has reached. The messages behind them are read in slices of so many references
 and bytes (`topic_log`); each slice is one commit of rows and offsets together. A continuous run catches
-up once an interval, and at once where that took longer: it never waits while it is behind.
+up once an interval, and at once if that took longer: it never waits while it is behind.
 """
 
 from __future__ import annotations
@@ -201,7 +201,7 @@ class Materialize:
         """Return the columns that each exact schema wants, those of the most entries first.
 
         Raises:
-            PipelineError: a schema is none of this product, or a projection none of it.
+            PipelineError: a schema is not of this product, or a projection does not fit its schema.
         """
         texts = self._schema_texts.of(references)
         entries: Counter[tuple[str, str]] = Counter()

@@ -109,7 +109,7 @@ def record_of(letter: Letter, fetch: Fetch) -> SourceRecord:
     """Return the source record of a dead letter, as it was; `fetch` gives an object of the bucket by key.
 
     Raises:
-        StaysError: the object that holds it is gone, or is none of ours.
+        StaysError: the object that holds it is gone, or holds no record.
         CouldNotTellError: the store does not answer.
     """
     says, message = letter

@@ -60,7 +60,7 @@ def keeps_ms(config: Mapping[str, str]) -> int | None:
 
 
 class Ready(NamedTuple):
-    """A dead letter, and the record that goes back for it; without a timestamp it gets that of now."""
+    """A dead letter, and the record that goes back for it; without a timestamp it gets the present time."""
 
     letter: Letter
     record: SourceRecord

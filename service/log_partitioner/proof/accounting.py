@@ -227,7 +227,7 @@ def judge_published(
 
 
 def judge_run(record: BackfillRecord, sums: Sums, committed: Mapping[TopicPartition, int]) -> Iterator[Wrong]:
-    """Yield what is wrong with the newest run record of a backfill.
+    """Yield the faults of a backfill's newest run record.
 
     If references are missing, the sums are short as a consequence and are not compared. A range is checked if
     `committed`, the group's offsets, has its TopicPartition.

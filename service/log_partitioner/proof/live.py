@@ -1,9 +1,9 @@
 """Verification mode's judge: the audit's judgement of one flush, right after its commit.
 
     the messages as they were sent -> references, dead letters, flush record
-    the offsets as they were sent  -> what the flush has to answer for
-    the source, read again         -> what must stand where
-    the objects, read again        -> what stands there
+    the offsets as they were sent  -> the entries for which the flush answers
+    the source, read again         -> where each entry must stand
+    the objects, read again        -> the rows that stand there
 
 Memory holds one flush: one of its objects at a time, and a row of numbers for each entry. A finding is reported by its
 kind and its place, never with a user or a value (I11).

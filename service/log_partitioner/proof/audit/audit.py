@@ -61,7 +61,7 @@ class Topics(FlushTopics, TimedTopics, Protocol):
         """List the TopicPartitions of the source topics that there are."""
 
     def ends(self, tp: TopicPartition) -> tuple[int, int]:
-        """Return the first offset there is and the end of what is committed."""
+        """Return the first offset that there is, and the end of committed messages."""
 
     def committed(self, tps: list[TopicPartition]) -> dict[TopicPartition, int | None]:
         """Return the group's committed offsets."""
@@ -232,9 +232,9 @@ class Audit:
         known: list[FlushRecord],
         chosen: ChosenFlushes,
     ) -> list[FlushRecord]:
-        """Read flush records back until each TopicPartition of the window has one of before it, or there are no more.
+        """Read flush records back until each TopicPartition of the window has an earlier one, or the topic begins.
 
-        Else a gap in front of the window's first line would be nobody's.
+        Without it no flush record would answer for a gap in front of the window's first line.
         """
         if window.from_ms is None:
             return []

@@ -58,8 +58,8 @@ class Context:
     `open_objects` returns the objects of addresses in their order, None for a missing one; `read_source` the records of
     ranges. `require_time` is called for each row, and may raise. `retired` are the rows of references whose objects are
     retired, by reference id, as the table has them: `_meta` and the digest of the values. `given_up` says of a
-    reference, of the message at a place, why nobody has its entries. `on_row` sees each row: its reference, `_meta` and
-    digest. `keeps_ids`: the unique ids of the source are kept beside its entries.
+    reference, of the message at a place, why no reader has its entries any more. `on_row` sees each row: its reference,
+    `_meta` and digest. `keeps_ids`: the unique ids of the source are kept beside its entries.
     """
 
     ground: Ground

@@ -1,6 +1,6 @@
 """Flush records of a history laid side by side: do their ranges join, and which batch answers for which offsets?
 
-A full audit judges no offsets that nobody has committed, and says how many there are. Nothing else is compared across
+A full audit judges no offsets beyond the committed ones, and says how many there are. Nothing else is compared across
 flushes; memory holds a line of numbers for each flush and TopicPartition.
 """
 

@@ -32,7 +32,7 @@ class _Replay(NamedTuple):
 
 
 class Replays:
-    """The replays of one flush; without a flush record, or in one of a worker that discards none, there are none."""
+    """The replays of one flush: none without a flush record, or if its worker discards none."""
 
     def __init__(self, context: Context, records: Iterable[FlushRecord]) -> None:
         self._context = context

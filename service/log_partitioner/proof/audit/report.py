@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class PlacedFinding(NamedTuple):
-    """Findings at one place, `number` of them, with what is known of the place."""
+    """Findings at one place, `number` of them, with the reference and the PartitionKey if they are known."""
 
     kind: Kind
     text: str
@@ -62,7 +62,7 @@ class Findings:
         reference: Reference | None = None,
         key: PartitionKey | None = None,
     ) -> None:
-        """Count a finding; `reference` is that of its row or object, `key` that of its entry, if they are known."""
+        """Count a finding; `reference` has its row or object, `key` is its entry's, if they are known."""
         self.take(PlacedFinding(kind, text, place, count, reference, key))
 
     def take(self, finding: PlacedFinding) -> None:

@@ -85,7 +85,7 @@ def run_audit(settings: Settings, options: Options) -> Report:
     Blocks for as long as it takes to read everything.
 
     Raises:
-        CouldNotTellError: Kafka or S3 do not answer, or nobody can tell which group is meant.
+        CouldNotTellError: Kafka or S3 do not answer, or several unrelated groups may be meant.
         StoreRefusedError: credentials of S3 are incomplete, or whoever has them does not answer.
     """
     groups = Groups()

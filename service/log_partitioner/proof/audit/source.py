@@ -28,7 +28,7 @@ _SEEN_MAX = 255
 
 
 class GivenUp(StrEnum):
-    """Why nobody has the entries of a reference any more; values are names of counts."""
+    """Why no reader has the entries of a reference any more; values are names of counts."""
 
     ERASED = "entries_erased"
     """The user was erased, and the object is gone."""
@@ -120,7 +120,7 @@ class SourceColumn:
         return Counted(end - begin, entries, *offsets, None if timestamp < 0 else timestamp)
 
     def has_digest(self, row: int, digest: bytes) -> bool:
-        """Return whether the entry's values are those of the digest."""
+        """Return whether the entry's values have this digest."""
         return self._digests[row * DIGEST_BYTES : (row + 1) * DIGEST_BYTES] == digest
 
     def has_meta(self, row: int, meta: tuple[int, str | None, int, RootLink | None]) -> bool:

@@ -72,11 +72,11 @@ class Surroundings:
 
     @cached_property
     def key_json(self) -> object:
-        """The record key as JSON; None if it is none."""
+        """The record key as JSON; None if it is not JSON."""
         return self.json_in(self.key_text)
 
     def json_in(self, text: object) -> object:
-        """Return the value that a text is as JSON; None if it is none."""
+        """Return the value of a JSON text; None if it is not JSON."""
         if not isinstance(text, str):
             return None
         try:
@@ -121,8 +121,8 @@ def text_of(value: object) -> str | None:
 def root_of(around: Surroundings) -> RootLink | None:
     """Return the first link of a record's source topic chain (DESIGN 3.8): [topic, partition, offset, index, ...].
 
-    A link beyond Kafka's bounds is none; nor is one with an index that is none: without it, two outputs of one root
-    would look like a replay.
+    A link beyond Kafka's bounds does not count, nor does a link with an invalid index: without it, two outputs of one
+    root would look like a replay.
     """
     try:
         links = json.loads(around.headers.get(CHAIN_HEADER) or "")
@@ -132,7 +132,7 @@ def root_of(around: Surroundings) -> RootLink | None:
 
 
 def link_of(link: Any) -> RootLink | None:
-    """Return the first parts of a link, None if it is none."""
+    """Return the first parts of a link; None if it is not one."""
     match link:
         case [str(topic), partition, offset, *more] if (
             len(topic) <= _TOPIC_CHARS_MAX and _is_natural(partition, bits=31) and _is_natural(offset, bits=63)
