@@ -21,7 +21,6 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from log_partitioner.adapters.schema_registry import schema_finder
 from log_partitioner.errors import CouldNotTellError
-from log_partitioner.formats.reference import checksum_of
 from log_partitioner.proof.audit.store import Address, S3Reader
 from log_partitioner.proof.oracle.container import UNREADABLE, Container, spans_of
 from log_partitioner.proof.oracle.equal import digest
@@ -122,8 +121,7 @@ def _sums(stored: FetchedObject, references: list[Reference], judge: Judge) -> I
     header = HeaderSchema(container.schema, parse=judge.parse)
     for reference in references:
         at = reference.location
-        is_same = at.size == len(stored.data) and at.etag in (None, stored.etag)
-        if not is_same or checksum_of(at.checksum.algorithm, stored.data) != at.checksum.value:
+        if stored.differences(at.size, at.checksum, at.etag):
             yield {"text": "its bytes are not those that were referenced"}
             continue
         sums = Digests()

@@ -37,6 +37,7 @@ from log_partitioner_pipeline.kafka import read_messages
 from log_partitioner_pipeline.objects import Objects
 from log_partitioner_pipeline.pieces import pieces_of
 from log_partitioner_pipeline.reference_rows import REFERENCE, reference_of, references
+from log_partitioner_pipeline.references import unknown_message
 from log_partitioner_pipeline.rows import Container
 from log_partitioner_pipeline.topic_log import acknowledging
 from log_partitioner_pipeline.whose import of_history
@@ -107,14 +108,16 @@ class HeldEntries:
         an object whose loss is acknowledged are not held.
 
         Raises:
-            RangeError: the table lacks entries of a retired object, or a message of references cannot be read.
+            RangeError: the table lacks entries of a retired object.
+            PipelineError: a message of references cannot be read, and is not acknowledged.
         """
         spark, topic, ranges = self._spark, self._kafka.references_topic, self._run.ranges
         messages = self._read_to(topic, self._run.reference_ends)
         found = references(messages, keep=lambda frame: frame.persist(StorageLevel.DISK_ONLY))
         for partition, offset in found.unreadable.select("message_partition", "message_offset").collect():
-            if not self._acknowledged.has_message(TopicPartition(topic, partition), offset):
-                raise RangeError(f"message {partition}/{offset} of {topic} is none of references that this code knows")
+            tp = TopicPartition(topic, partition)
+            if not self._acknowledged.has_message(tp, offset):
+                raise unknown_message(tp, offset, "it cannot be decoded")
         ours = of_history(self._acknowledged.without(found.every), self._lineage, "sources")
         wanted = retired.mark(intersecting(spark, ours, ranges))
         in_objects = (

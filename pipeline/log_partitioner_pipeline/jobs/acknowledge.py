@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 from log_partitioner.adapters.kafka.topics import KafkaTopics
 from log_partitioner.formats.flush_record import decode_backfill_record
 from log_partitioner.formats.model import SourceRecord, TopicPartition
-from log_partitioner.formats.reference import checksum_of
+from log_partitioner.formats.reference import Checksum
 from log_partitioner.proof.audit.store import Address
 from log_partitioner_pipeline.acknowledged import Acknowledged, Acknowledgements, LostObject, Messages
 from log_partitioner_pipeline.announced import DEAD_LETTERS, FLUSHES, REFERENCES, Announcement
@@ -89,11 +89,8 @@ def find_object(spark: SparkSession, settings: JobSettings, name: str) -> LostOb
         raise PipelineError(f"{url} is retired: the table has its entries")
     stored = Objects(settings.worker.s3).fetch(Address(bucket, key, found[0]["version_id"]))
     said = found[0]
-    if (
-        stored is not None
-        and stored.etag == (said["etag"] or stored.etag)
-        and checksum_of(said["checksum"]["algorithm"], stored.data) == said["checksum"]["value"]
-    ):
+    checksum = Checksum(said["checksum"]["algorithm"], said["checksum"]["value"])
+    if stored is not None and not stored.differences(said["size"], checksum, said["etag"]):
         raise PipelineError(f"{url} is there, as references name it: it is not passed over")
     return LostObject(
         bucket,

@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from log_partitioner.formats.findings import Kind
 from log_partitioner.formats.model import RootLink, TopicPartition
-from log_partitioner.formats.reference import Reference, checksum_of
+from log_partitioner.formats.reference import Reference
 from log_partitioner.proof.accounting import tp_of
 from log_partitioner.proof.audit.context import where_of
 from log_partitioner.proof.audit.schemas import FlushSchemas
@@ -207,13 +207,7 @@ class FlushObjects:
         for size, checksum, etag in {
             (one.location.size, one.location.checksum, one.location.etag) for one in references
         }:
-            facts = {
-                "size": (len(stored.data), size),
-                checksum.algorithm: (checksum_of(checksum.algorithm, stored.data), checksum.value),
-                "etag": (stored.etag or etag, etag or stored.etag),
-            }
-            wrong = [f"{name} is {has}, reference says {said}" for name, (has, said) in facts.items() if has != said]
-            if wrong:
+            if wrong := stored.differences(size, checksum, etag):
                 text = f"{key}: {'; '.join(wrong)}"
                 self._findings.add(Kind.OBJECT_ALTERED, text, key, reference=references[0])
                 is_altered = True

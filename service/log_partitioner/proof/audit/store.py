@@ -9,12 +9,13 @@ from botocore.exceptions import BotoCoreError, ClientError
 from log_partitioner.adapters.s3_client import make_client
 from log_partitioner.config.s3_settings import ATTEMPTS
 from log_partitioner.errors import CouldNotTellError
+from log_partitioner.formats.reference import checksum_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from log_partitioner.config.s3_settings import S3Settings
-    from log_partitioner.formats.reference import Location
+    from log_partitioner.formats.reference import Checksum, Location
 
 S3_URL = "s3://"
 GONE = frozenset({"NoSuchKey", "NoSuchVersion", "404", "NotFound"})
@@ -45,6 +46,15 @@ class FetchedObject(NamedTuple):
 
     data: bytes
     etag: str | None
+
+    def differences(self, size: int, checksum: Checksum, etag: str | None) -> list[str]:
+        """Return how it differs from the object that a reference names by these; a store may say no etag."""
+        facts = {
+            "size": (len(self.data), size),
+            checksum.algorithm: (checksum_of(checksum.algorithm, self.data), checksum.value),
+            "etag": (self.etag or etag, etag or self.etag),
+        }
+        return [f"{name} is {has}, reference says {said}" for name, (has, said) in facts.items() if has != said]
 
 
 class S3Reader:
