@@ -18,7 +18,6 @@ import pyarrow as pa
 
 from log_partitioner.avro import schema as row_schema
 from log_partitioner.avro.binary import encode_long
-from log_partitioner.avro.container import SYNC_BYTES
 from log_partitioner.proof.oracle import container as avro_file
 from log_partitioner.proof.oracle.published_schema import without_logical_types
 from log_partitioner_pipeline.columns import (
@@ -77,9 +76,8 @@ class Container:
         self._where = where
         try:
             _, head = content.spans[0]
-            header = avro_file.Container(head)
-            self.schema_text, self._begin, self._sync = header.schema, header.header_bytes, header.sync
-            self._decompress = header.decompress
+            self._header = avro_file.Container(head)
+            self.schema_text, self._begin = self._header.schema, self._header.header_bytes
             self._schema = _array_schema(self.schema_text)
         except Exception as error:  # whatever the bytes lead to
             raise self._unreadable(error) from error
@@ -103,7 +101,7 @@ class Container:
         """
         try:
             for start, length in self._behind_header(ranges):
-                yield from self._read(start, length)
+                yield from self._header.blocks(self._content.of(start, length), 0, length)
         except Exception as error:  # whatever the bytes lead to
             raise self._unreadable(error) from error
 
@@ -124,17 +122,6 @@ class Container:
         if length > self._begin:
             yield self._begin, length - self._begin
         yield from others
-
-    def _read(self, start: int, length: int) -> Iterator[tuple[int, bytes]]:
-        content, at = self._content.of(start, length), 0
-        while at < len(content):
-            count, at = _decode_long(content, at)
-            size, at = _decode_long(content, at)
-            end = at + size
-            if content[end : end + SYNC_BYTES] != self._sync:
-                raise ValueError("a block does not end where it says")
-            yield count, self._decompress(content[at:end])
-            at = end + SYNC_BYTES
 
     def _decode(self, count: int, data: bytes) -> list[Row]:
         """Decode the rows of a block in one call: with a count before and a zero behind it, it is an Avro array."""
@@ -304,20 +291,6 @@ def _arrow(kind: Any) -> pa.DataType:
 
 def _arrow_part(kind: Mapping[str, Any], name: str) -> pa.Field:
     return _arrow_field({"name": name, "id": kind[f"{name}-id"], "type": kind[name]})
-
-
-def _decode_long(data: bytes | memoryview, at: int) -> tuple[int, int]:
-    """Decode an int64 at `at`; returns the value and the position behind it."""
-    byte = data[at]
-    at += 1
-    rest = byte & 0x7F
-    shift = 7
-    while byte & 0x80:
-        byte = data[at]
-        at += 1
-        rest |= (byte & 0x7F) << shift
-        shift += 7
-    return (rest >> 1) ^ -(rest & 1), at
 
 
 @lru_cache(maxsize=4096)

@@ -189,7 +189,7 @@ def test_what_is_not_as_the_reference_says() -> None:
         "was not written with the schema that reference b-1 names": replace(
             second, schema=replace(second.schema, fingerprint="0")
         ),
-        "a block does not end where it says": moved(second, (start - 1, length)),
+        "a byte range does not hold whole blocks": moved(second, (start - 1, length)),
         "do not begin with the header": replace(
             second, location=replace(second.location, ranges=((0, 10), (start, length)))
         ),

@@ -1,7 +1,7 @@
 """An Avro object container file as bytes: the end of its header, and the rows of any of its blocks.
 
-Owns reading by position, so that an object is read once however many references point into it. fastavro reads header
-and blocks, from their schemas in the Avro specification ("Object Container Files").
+Owns reading by position, so that an object is read once however many references point into it; jobs read blocks by it,
+too. fastavro reads the header, from its schema in the Avro specification ("Object Container Files").
 """
 
 from __future__ import annotations
@@ -30,16 +30,11 @@ UNREADABLE = (
 Span = tuple[int, int]
 
 _MAGIC = b"Obj\x01"
-_SYNC = {"type": "fixed", "name": "sync", "size": 16}
+_LONG_BITS = 64
 _HEADER = fastavro.parse_schema({"type": "record", "name": "header", "fields": [
     {"name": "magic", "type": {"type": "fixed", "name": "magic", "size": len(_MAGIC)}},
     {"name": "metadata", "type": {"type": "map", "values": "bytes"}},
-    {"name": "sync", "type": _SYNC},
-]})  # fmt: skip
-_BLOCK = fastavro.parse_schema({"type": "record", "name": "block", "fields": [
-    {"name": "rows", "type": "long"},
-    {"name": "data", "type": "bytes"},
-    {"name": "sync", "type": _SYNC},
+    {"name": "sync", "type": {"type": "fixed", "name": "sync", "size": 16}},
 ]})  # fmt: skip
 _CODECS: dict[str, Callable[[bytes], bytes]] = {
     "null": lambda data: data,
@@ -53,14 +48,15 @@ class Container:
 
     def __init__(self, data: bytes) -> None:
         self.size = len(data)
-        self._stream = io.BytesIO(data)
-        header: Any = fastavro.schemaless_reader(self._stream, _HEADER, None)
+        self._data = data
+        stream = io.BytesIO(data)
+        header: Any = fastavro.schemaless_reader(stream, _HEADER, None)
         if header["magic"] != _MAGIC:
             raise ValueError("it does not begin as an Avro file does")
-        self.header_bytes = self._stream.tell()
+        self.header_bytes = stream.tell()
         self.schema: str = header["metadata"]["avro.schema"].decode()
-        self.sync = header["sync"]
-        self.decompress = _CODECS[header["metadata"].get("avro.codec", b"null").decode()]
+        self._sync = header["sync"]
+        self._decompress = _CODECS[header["metadata"].get("avro.codec", b"null").decode()]
 
     def rows(self, begin: int, end: int, schema: Any) -> Iterator[Any]:
         """Yield the rows of the blocks in [begin, end), decoded by a parsed schema.
@@ -68,13 +64,23 @@ class Container:
         Raises:
             ValueError: these bytes are not whole blocks; damaged blocks raise other errors, too.
         """
+        for rows, data in self.blocks(self._data, begin, end):
+            yield from _rows(data, rows, schema)
+
+    def blocks(self, data: bytes, begin: int, end: int) -> Iterator[tuple[int, bytes]]:
+        """Yield the number of rows and the encoded rows of the blocks in [begin, end) of bytes of such a file.
+
+        Raises:
+            ValueError: as `rows`.
+        """
         while begin < end:
-            self._stream.seek(begin)
-            block: Any = fastavro.schemaless_reader(self._stream, _BLOCK, None)
-            begin = self._stream.tell()
-            if begin > end or block["sync"] != self.sync or block["rows"] < 1:
+            rows, at = _long(data, begin)
+            size, at = _long(data, at)
+            behind = at + size
+            begin = behind + len(self._sync)
+            if rows < 1 or size < 0 or begin > end or data[behind:begin] != self._sync:
                 raise ValueError("a byte range does not hold whole blocks")
-            yield from _rows(self.decompress(block["data"]), block["rows"], schema)
+            yield rows, self._decompress(data[at:behind])
 
 
 def spans_of(reference: Reference, container: Container) -> list[Span]:
@@ -90,6 +96,18 @@ def spans_of(reference: Reference, container: Container) -> list[Span]:
     if any(begin < container.header_bytes or end < begin or end > container.size for begin, end in spans):
         raise ValueError("a byte range is outside the object's blocks")
     return [span for span in spans if span[0] < span[1]]
+
+
+def _long(data: bytes, at: int) -> tuple[int, int]:
+    """Return the long at a position, and the position behind it: zigzag, seven bits a byte, the lowest first."""
+    rest = 0
+    for shift in range(0, _LONG_BITS, 7):
+        byte = data[at]
+        at += 1
+        rest |= (byte & 0x7F) << shift
+        if byte < 0x80:  # noqa: PLR2004 - the bit of a byte that says that more follow
+            return (rest >> 1) ^ -(rest & 1), at
+    raise ValueError("a number is longer than any long")
 
 
 def _rows(data: bytes, rows: int, schema: Any) -> Iterator[Any]:
