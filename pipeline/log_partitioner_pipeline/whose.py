@@ -18,17 +18,16 @@ from log_partitioner.errors import CouldNotTellError
 from log_partitioner.formats.flush_record import Lineage
 from log_partitioner.proof.audit.whose import Groups, has_reference, of_group
 from log_partitioner_pipeline.errors import TableError
-from log_partitioner_pipeline.session import CATALOG
-from log_partitioner_pipeline.table import commit, load_table, set_properties
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame
 
     from log_partitioner.config.settings import KafkaSettings
     from log_partitioner.formats.reference import Reference
     from log_partitioner_pipeline.config import JobSettings
+    from log_partitioner_pipeline.table import Table
 
 PROPERTY_GROUP = "log-partitioner.group"
 _LEFT_OUT = "log-partitioner.left-out"
@@ -171,28 +170,27 @@ def _is_of(lineage: Lineage, group: Column, lines: Column) -> Column:
 # A table's.
 
 
-def group_of(spark: SparkSession, table: str) -> str | None:
+def group_of(table: Table) -> str | None:
     """Return the group of a table; None if it has taken nothing yet."""
-    found: str | None = load_table(spark, table).properties().get(PROPERTY_GROUP)
-    return found
+    return table.properties().get(PROPERTY_GROUP)
 
 
-def history_of(spark: SparkSession, table: str, kafka: KafkaSettings) -> OneHistory:
+def history_of(table: Table, kafka: KafkaSettings) -> OneHistory:
     """Begin to take references into a table.
 
     Raises:
         TableError: it is of another group than the settings name, or lacks references of the history.
         CouldNotTellError: nobody can tell whether the one has adopted the other.
     """
-    known = group_of(spark, table)
-    left_out = json.loads(load_table(spark, table).properties().get(_LEFT_OUT) or "[]")
-    history = OneHistory(kafka, known, left_out=left_out)
+    known = table.properties()
+    left_out = json.loads(known.get(_LEFT_OUT) or "[]")
+    history = OneHistory(kafka, known.get(PROPERTY_GROUP), left_out=left_out)
     if history.lineage is not None:
-        _require_of(known, table, history.lineage)
+        require_group(table, history.lineage)
     return history
 
 
-def claim(spark: SparkSession, table: str, history: OneHistory) -> None:
+def claim(table: Table, history: OneHistory) -> None:
     """Make a table remember whose history it holds, if that is known, and whose references it leaves out.
 
     Raises:
@@ -201,28 +199,22 @@ def claim(spark: SparkSession, table: str, history: OneHistory) -> None:
     lineage = history.lineage
     if lineage is None:
         return
-    known = load_table(spark, table).properties()
+    known = table.properties()
     left_out = json.dumps(sorted(history.left_out))
-    if (known.get(PROPERTY_GROUP), known.get(_LEFT_OUT) or "[]") == (lineage.group_id, left_out):
-        return
-    _require_of(known.get(PROPERTY_GROUP), table, lineage)
-    wanted = {PROPERTY_GROUP: lineage.group_id, _LEFT_OUT: left_out}
-    commit(lambda: set_properties(load_table(spark, table).updateProperties(), wanted))
+    if (known.get(PROPERTY_GROUP), known.get(_LEFT_OUT) or "[]") != (lineage.group_id, left_out):
+        require_group(table, lineage)
+        table.set_properties({PROPERTY_GROUP: lineage.group_id, _LEFT_OUT: left_out})
 
 
-def require_group(spark: SparkSession, settings: JobSettings, lineage: Lineage) -> None:
-    """Refuse the table of the settings if it is of another history.
+def require_group(table: Table, lineage: Lineage) -> None:
+    """Refuse a table that is of another history.
 
     Raises:
         TableError: it says of which.
     """
-    table = f"{CATALOG}.{settings.pipeline.table.name}"
-    _require_of(group_of(spark, table), table, lineage)
-
-
-def _require_of(known: str | None, table: str, lineage: Lineage) -> None:
+    known = group_of(table)
     if known is not None and known not in lineage.groups:
         raise TableError(
-            f"table {table} is of group {known}, not of {lineage.group_id}: name another table, or set "
+            f"table {table.name} is of group {known}, not of {lineage.group_id}: name another table, or set "
             f"LOGP_KAFKA__GROUP_ID to {known}"
         )

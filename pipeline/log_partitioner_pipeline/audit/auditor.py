@@ -42,6 +42,7 @@ from log_partitioner_pipeline.audit.bundles import (
 )
 from log_partitioner_pipeline.audit.judged import BatchHour, FoundAt, JudgedBatches, PlacedFindings
 from log_partitioner_pipeline.audit.result import Ids, Result
+from log_partitioner_pipeline.entries import EntryTable
 from log_partitioner_pipeline.erasures import Erasures
 from log_partitioner_pipeline.errors import TableError
 from log_partitioner_pipeline.frames import Kept
@@ -127,7 +128,7 @@ class Auditor:
         position = None
         if options.table:
             position = self._position()
-            require_group(self._spark, self._settings, group.lineage)
+            require_group(EntryTable(self._spark, self._settings), group.lineage)
         window = FlushWindow(options.window.from_ms, options.window.until_ms)
         asked = small.Options(options.require_caught_up, options.examples, THREADS, window)
         s3 = S3Reader(worker.s3, threads=THREADS)

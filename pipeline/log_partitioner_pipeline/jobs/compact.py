@@ -151,8 +151,8 @@ class Compact:
 
     def _choose_group(self) -> None:
         """Choose the table's group; refuse the table if the settings name another group, or one that has adopted it."""
-        chosen = choose_group(self._all_settings, of_table=group_of(self._spark, self.table.name))
-        require_group(self._spark, self._all_settings, chosen.lineage)
+        chosen = choose_group(self._all_settings, of_table=group_of(self.table))
+        require_group(self.table, chosen.lineage)
         self._all_settings, self._lineage = chosen.settings, chosen.lineage
 
     def _rewrite(self, progress: StepProgress) -> tuple[list[int], Rewritten]:

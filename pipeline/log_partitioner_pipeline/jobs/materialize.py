@@ -105,7 +105,7 @@ class Materialize:
         if continuous and self._settings.metrics_port is not None:
             self._serve(self._settings.metrics_port)
         self._table.ensure()
-        self._history = history_of(self._spark, self._table.name, self._worker.kafka)
+        self._history = history_of(self._table, self._worker.kafka)
         self._offsets = self._table.position().offsets
         self._complete = Completeness(self._table.properties())
         self._log.info("materialize_started", offsets=self._offsets, columns=len(self._table.fields()))
@@ -174,7 +174,7 @@ class Materialize:
         begun = time.monotonic()
         every = self._history.take(once(of_it.items))
         references = [one for one in every if not self._acknowledged.has_object(one.location)]
-        claim(self._spark, self._table.name, self._history)
+        claim(self._table, self._history)
         held = self._references.announced_before(references, self._offsets)
         new = [reference for reference in references if reference.reference_id not in held]
         wanted = self._wanted(new)
