@@ -7,17 +7,15 @@ fields of its reference.
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import fastavro
 import pyarrow as pa
 
 from log_partitioner.avro import schema as row_schema
-from log_partitioner.avro.binary import encode_long
 from log_partitioner.proof.oracle import container as avro_file
 from log_partitioner.proof.oracle.published_schema import without_logical_types
 from log_partitioner_pipeline.columns import (
@@ -78,7 +76,7 @@ class Container:
             _, head = content.spans[0]
             self._header = avro_file.Container(head)
             self.schema_text, self._begin = self._header.schema, self._header.header_bytes
-            self._schema = _array_schema(self.schema_text)
+            self._schema = _schema_of(self.schema_text)
         except Exception as error:  # whatever the bytes lead to
             raise self._unreadable(error) from error
 
@@ -89,7 +87,10 @@ class Container:
             ObjectError: they do not, are not here, or hold no blocks.
         """
         try:
-            return [Block(self._decode(*one), len(one[1])) for one in self.encoded_blocks(ranges)]
+            return [
+                Block(list(avro_file.rows_in(data, count, self._schema)), len(data))
+                for count, data in self.encoded_blocks(ranges)
+            ]
         except Exception as error:  # fastavro raises whatever the bytes lead it to
             raise self._unreadable(error) from error
 
@@ -122,11 +123,6 @@ class Container:
         if length > self._begin:
             yield self._begin, length - self._begin
         yield from others
-
-    def _decode(self, count: int, data: bytes) -> list[Row]:
-        """Decode the rows of a block in one call: with a count before and a zero behind it, it is an Avro array."""
-        array = io.BytesIO(b"".join((encode_long(count), data, b"\0")))
-        return cast("list[Row]", fastavro.schemaless_reader(array, self._schema, None))
 
     def _unreadable(self, error: Exception) -> ObjectError:
         if isinstance(error, ObjectError):
@@ -300,6 +296,6 @@ def fingerprint_of(schema_text: str) -> str:
 
 
 @lru_cache(maxsize=4096)
-def _array_schema(schema_text: str) -> Any:
+def _schema_of(schema_text: str) -> Any:
     """Parse a schema, without logical types: a datetime costs more than the row around it, and has a smaller range."""
-    return fastavro.parse_schema({"type": "array", "items": without_logical_types(json.loads(schema_text))})
+    return fastavro.parse_schema(without_logical_types(json.loads(schema_text)))

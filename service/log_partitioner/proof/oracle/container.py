@@ -65,7 +65,7 @@ class Container:
             ValueError: these bytes are not whole blocks; damaged blocks raise other errors, too.
         """
         for rows, data in self.blocks(self._data, begin, end):
-            yield from _rows(data, rows, schema)
+            yield from rows_in(data, rows, schema)
 
     def blocks(self, data: bytes, begin: int, end: int) -> Iterator[tuple[int, bytes]]:
         """Yield the number of rows and the encoded rows of the blocks in [begin, end) of bytes of such a file.
@@ -110,7 +110,12 @@ def _long(data: bytes, at: int) -> tuple[int, int]:
     raise ValueError("a number is longer than any long")
 
 
-def _rows(data: bytes, rows: int, schema: Any) -> Iterator[Any]:
+def rows_in(data: bytes, rows: int, schema: Any) -> Iterator[Any]:
+    """Yield so many rows of a block, decoded by a parsed schema.
+
+    Raises:
+        ValueError: there are others behind them; damaged rows raise other errors, too.
+    """
     stream = io.BytesIO(data)
     for _ in range(rows):
         yield fastavro.schemaless_reader(stream, schema, None)
