@@ -42,7 +42,10 @@ def run(settings: JobSettings, arguments: argparse.Namespace) -> int:
     group = settings.worker.kafka.group_id
     metrics = AuditMetrics(group, None if file is None else last_success_in(file))
     try:
-        return _start(settings, arguments, metrics).run()
+        window_of(arguments)  # what is wrong with the options is said before Spark starts
+        if archive_of(arguments) is not None:
+            require_ids(settings)
+        return Runs(cache(lambda: open_session(settings, name="audit")), settings, arguments, metrics).run()
     except Exception:
         _count_failure(metrics, file)
         raise
@@ -53,13 +56,6 @@ def _count_failure(metrics: AuditMetrics, file: Path | None) -> None:
     if file is not None:
         with suppress(OSError):  # what the audit ended by says more
             metrics.write(file)
-
-
-def _start(settings: JobSettings, arguments: argparse.Namespace, metrics: AuditMetrics) -> Runs:
-    window_of(arguments)  # what is wrong with the options is said before Spark starts
-    if archive_of(arguments) is not None:
-        require_ids(settings)
-    return Runs(cache(lambda: open_session(settings, name="audit")), settings, arguments, metrics)
 
 
 class Runs:
