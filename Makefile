@@ -54,7 +54,7 @@ option = $(if $(value $(2)),$(1)='$(subst ','\'',$(value $(2)))')
 
 .PHONY: up down
 up: setup  ## start Kafka and S3, create topics and bucket, keep them running; SOURCE=app-logs names the source topic
-	@$(BIN)/python -m tools.local up $(if $(SOURCE),--source $(SOURCE))
+	@$(BIN)/python -m tools.local up $(call option,--source,SOURCE)
 
 down: setup  ## stop what `make up` started; WIPE=1 removes topics and objects too
 	@$(BIN)/python -m tools.local down $(if $(WIPE),--wipe)
