@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from log_partitioner import native
+from log_partitioner.batch.rows import PythonTexts, Rows
 from log_partitioner.batch.types import CompiledTypes
 from log_partitioner.config.section import parse_entries_path, parse_path
 from log_partitioner.config.settings import Settings
@@ -150,16 +151,15 @@ class FastLane:
         """Return whether any record of a source topic is plain."""
         return self._rules[self._rules_of.get(topic, 0)] is not None
 
-    def begin(self) -> CompiledTypes:
-        """Begin a batch; returns its types. Too many are forgotten before."""
+    def begin(self) -> Rows:
+        """Begin the rows of a batch. Before that, types are forgotten if they are too many."""
         is_full = self._types.memory_bytes > self._bytes_max
         self._lane.begin(is_full)
         if is_full:
             self._types = CompiledTypes(self._lane.types)
-        return self._types
+        return Rows(self._types, self._key_number)
 
-    def key_number(self, key: PartitionKey, following: int) -> int:
-        """Return the number of a PartitionKey in the open batch: `following` if it is new."""
+    def _key_number(self, key: PartitionKey, following: int) -> int:
         return self._lane.key_number(key.user, _hours_of(key.date) + key.hour, following)
 
     def take(
@@ -167,20 +167,17 @@ class FastLane:
         poll: Poll,
         first: int,
         stop: int,
+        rows: Rows,
         *,
-        tp_numbers: Mapping[TopicPartition, int],
-        keys: int,
-        texts: log_partitioner_native.Texts,
         next_offsets: Mapping[TopicPartition, int],
         weight_max: int,
         bytes_max: int,
-    ) -> tuple[TakenRun, log_partitioner_native.Taken, list[TopicPartition], list[PartitionKey]]:
-        """Make rows of records [first, stop) of a poll, up to the first that is not plain, or a bound.
+    ) -> TakenRun:
+        """Add rows of records [first, stop) of a poll, up to the first that is not plain, or a bound.
 
-        `tp_numbers` and `keys` say what the open batch has numbered so far; `texts` keeps the rows' texts.
-        `next_offsets` are those of owned TopicPartitions. A record weighs one, and its KiB. Returns the records that
-        were taken, the columns of their rows, and the TopicPartitions and PartitionKeys that are new.
+        `rows` are the open batch's; `next_offsets` has the owned TopicPartitions. A record weighs one, and its KiB.
         """
+        assert not isinstance(rows.texts, PythonTexts), "they began here"
         if poll is not self._poll:
             self._poll, self._columns = poll, self._columns_of(poll)
         assert self._columns is not None, "they are made with the poll"
@@ -191,13 +188,15 @@ class FastLane:
             stop,
             weight_max,
             bytes_max,
-            [tp_numbers.get(tp, -1) for tp in tps],
+            [rows.tp_numbers.get(tp, -1) for tp in tps],
             [next_offsets.get(tp, -1) for tp in tps],
-            len(tp_numbers),
-            keys,
-            texts,
+            len(rows.tps),
+            len(rows.keys),
+            rows.texts,
         )
-        run = TakenRun(
+        new_keys = [PartitionKey(user, *_date_and_hour(hour)) for user, hour in taken.new_keys]
+        rows.extend(taken, [tps[number] for number in taken.new_tps], new_keys)
+        return TakenRun(
             taken.records,
             taken.entries,
             taken.weight,
@@ -209,8 +208,6 @@ class FastLane:
             ],
             [(tps[tp], expected, found) for tp, expected, found in taken.gaps],
         )
-        new_keys = [PartitionKey(user, *_date_and_hour(hour)) for user, hour in taken.new_keys]
-        return run, taken, [tps[number] for number in taken.new_tps], new_keys
 
     def _columns_of(self, poll: Poll) -> log_partitioner_native.Poll:
         """Hand a poll over; a record whose headers say something is not plain."""

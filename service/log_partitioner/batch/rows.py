@@ -10,15 +10,14 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from log_partitioner import native
 from log_partitioner.avro.row_meta import readable_timestamp
 from log_partitioner.avro.schema_types import RecordType
-from log_partitioner.batch.fast_lane import FastLane, TakenRun
 from log_partitioner.batch.types import CompiledTypes, Types
-from log_partitioner.boundary import Piece, Poll
+from log_partitioner.boundary import Piece
 from log_partitioner.formats.model import PartitionKey, RootLink, SourceRecord, TopicPartition
 
 if TYPE_CHECKING:
@@ -122,18 +121,18 @@ PLAIN_CHAR_BYTES, CHAR_BYTES = 3, 16
 class Rows:
     """Collects the rows of one batch; numbers count from 0 in order of arrival.
 
-    If there is a fast lane, it numbers the PartitionKeys. If compiled code has the types, it keeps the texts and seals
-    the rows, too.
+    If compiled code has the types, it keeps the texts and seals the rows, too.
     """
 
-    def __init__(self, types: Types, lane: FastLane | None = None) -> None:
+    def __init__(self, types: Types, number_of: Callable[[PartitionKey, int], int] | None = None) -> None:
+        """Begin without rows; `number_of` numbers PartitionKeys: it gets a key, and the number for it if it is new."""
         self.types = types
         self.is_fast = isinstance(types, CompiledTypes)
         self.texts: PythonTexts | log_partitioner_native.Texts = PythonTexts()
         if self.is_fast:
             assert native.module is not None, "the fast lane is not installed"
             self.texts = native.module.Texts()
-        self._lane = lane
+        self._number_of = number_of or dict[PartitionKey, int]().setdefault
         self._types_bytes = types.memory_bytes
         self.keys: list[PartitionKey] = []
         self.tps: list[TopicPartition] = []
@@ -149,9 +148,8 @@ class Rows:
         self.roots: dict[int, RootLink] = {}
         self.text_bytes = 0
         self._fixed_bytes = 0
-        self._key_numbers: dict[PartitionKey, int] = {}  # a fast lane keeps them itself
         self._keys_by_hour: dict[tuple[str, int], array[int]] = {}
-        self._tp_numbers: dict[TopicPartition, int] = {}
+        self.tp_numbers: dict[TopicPartition, int] = {}
 
     def __len__(self) -> int:
         return len(self.offsets)
@@ -180,34 +178,14 @@ class Rows:
         self._fixed_bytes += ROW_BYTES
         return number
 
-    def take(
-        self,
-        poll: Poll,
-        first: int,
-        stop: int,
-        *,
-        next_offsets: Mapping[TopicPartition, int],
-        weight_max: int,
-        bytes_max: int,
-    ) -> TakenRun:
-        """Add the rows that the fast lane makes of plain records of [first, stop); see `FastLane.take`."""
-        assert self._lane is not None, "there is a fast lane"
-        assert not isinstance(self.texts, PythonTexts), "it keeps the texts"
-        rows = len(self.offsets)
-        run, columns, new_tps, new_keys = self._lane.take(
-            poll,
-            first,
-            stop,
-            tp_numbers=self._tp_numbers,
-            keys=len(self.keys),
-            texts=self.texts,
-            next_offsets=next_offsets,
-            weight_max=weight_max,
-            bytes_max=bytes_max,
-        )
-        for tp in new_tps:
+    def extend(
+        self, columns: log_partitioner_native.Taken, tps: Iterable[TopicPartition], keys: Iterable[PartitionKey]
+    ) -> None:
+        """Add the rows that the fast lane has made, whose texts it has kept; `tps` and `keys` are new."""
+        first = len(self.offsets)
+        for tp in tps:
             self._tp_number(tp)
-        for key in new_keys:
+        for key in keys:
             self._add_key(key)
         self.key_of.frombytes(columns.key_of)
         self.type_of.frombytes(columns.type_of)
@@ -218,10 +196,9 @@ class Rows:
         self.timestamps_ms.frombytes(columns.timestamps_ms)
         self.text_sizes.frombytes(columns.text_sizes)
         self.text_bytes += columns.text_bytes
-        self._fixed_bytes += ROW_BYTES * run.entries
+        self._fixed_bytes += ROW_BYTES * columns.entries
         for row, unique_id in columns.ids:
-            self.note(rows + row, unique_id=unique_id, root=None)
-        return run
+            self.note(first + row, unique_id=unique_id, root=None)
 
     @property
     def memory_bytes(self) -> int:
@@ -234,18 +211,15 @@ class Rows:
         return self._fixed_bytes + self.types.memory_bytes - self._types_bytes
 
     def _tp_number(self, tp: TopicPartition) -> int:
-        number = self._tp_numbers.get(tp)
+        number = self.tp_numbers.get(tp)
         if number is None:
-            number = self._tp_numbers[tp] = len(self.tps)
+            number = self.tp_numbers[tp] = len(self.tps)
             self.tps.append(tp)
         return number
 
     def _key_number(self, key: PartitionKey) -> int:
         following = len(self.keys)
-        if self._lane is None:
-            number = self._key_numbers.setdefault(key, following)
-        else:
-            number = self._lane.key_number(key, following)
+        number = self._number_of(key, following)
         if number == following:
             self._add_key(key)
         return number

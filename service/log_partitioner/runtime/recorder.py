@@ -109,8 +109,11 @@ class Recorder:
         """
         assert self._batch is None, "a batch is open already"
         settings = self._settings
-        types = self._lane.begin() if self._lane else make_types(settings.schema_bounds, is_fast=is_fast(settings))
-        self._batch = Batch(opening, self._spool.open(opening.batch_id), Rows(types, self._lane))
+        if self._lane is None:
+            rows = Rows(make_types(settings.schema_bounds, is_fast=is_fast(settings)))
+        else:
+            rows = self._lane.begin()
+        self._batch = Batch(opening, self._spool.open(opening.batch_id), rows)
 
     def close(self) -> ClosedBatch:
         """Close the open batch; `committed` or `discard` follows, and nothing is recorded in between.
@@ -145,10 +148,12 @@ class Recorder:
         """
         batch = self._batch
         assert batch is not None, "a batch is opened before its first record"
-        run = batch.rows.take(
+        assert self._lane is not None, "there is a fast lane"
+        run = self._lane.take(
             poll,
             first,
             self.first_look.until(poll, first, stop),
+            batch.rows,
             next_offsets={tp: ledger.next_offset for tp, ledger in self._ledgers.by_tp.items()},
             weight_max=weight_max,
             bytes_max=bytes_max,
