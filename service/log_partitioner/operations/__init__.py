@@ -1,8 +1,6 @@
 """Commands for the person on call, one module each: they read what workers have written.
 
     output.py     tables, JSON and notes, the same for all
-    rows.py       the bytes of an object -> its entries
-    search.py     messages of topics, one by one; says how much was read
     status.py     workers, lag, last flushes
     topics.py     topics that are created
     find.py       an entry -> its reference, object and bytes, or its dead letter
@@ -10,5 +8,6 @@
     letters.py, replay.py, dead_letters.py    dead letters: read by place, put back, and the command
     orphan_rules.py, orphans.py               which objects are orphans, and the command
 
-A module has `add_arguments(parser)` and `main(options, settings)`, whose docstring is its `--help`; `cli` lists them.
+`find` and `cat` read references and objects by `log_partitioner.reader`. A module has `add_arguments(parser)` and
+`main(options, settings)`, whose docstring is its `--help`; `cli` lists them.
 """
