@@ -31,9 +31,9 @@ from log_partitioner_pipeline.audit import in_table, listing, results
 from log_partitioner_pipeline.audit.audited import write_audited, write_result
 from log_partitioner_pipeline.audit.bundles import (
     THREADS,
-    Asked,
     Bench,
     Retired,
+    WantedOutput,
     entries_frame,
     frame_of,
     judge_frame,
@@ -99,7 +99,9 @@ class Auditor:
         self._judged = JudgedBatches()
         self._kept = Kept()
         self._progress = StepProgress(None, "audit")
-        self._wanted = Asked(references=options.table, ids=bool(settings.worker.id.paths), examples=options.examples)
+        self._wanted = WantedOutput(
+            references=options.table, ids=bool(settings.worker.id.paths), examples=options.examples
+        )
         self._rows: list[pa.RecordBatch] = []
         self._of_tasks: DataFrame | None = None
 
@@ -208,7 +210,7 @@ class Auditor:
         return RetiredObjects(self._spark, self._settings).pin()
 
     @cached_property
-    def _given_up(self) -> Asked:
+    def _wanted_by_tables(self) -> WantedOutput:
         """The same that is wanted, with what tables say is given up."""
         return self._wanted._replace(
             erased=Erasures(self._spark, self._settings).read(), acknowledged=self._acknowledged
@@ -225,7 +227,7 @@ class Auditor:
         """Judge batches with strays here, then all others: here if they are few, else in tasks. Returns the strays."""
         asks_tables = self._needs_spark or bool(index.straying)
         if asks_tables:
-            self._wanted = self._given_up
+            self._wanted = self._wanted_by_tables
             judge.context.retired = self._rows_of_retired(index.straying)
         bench = Bench(judge, self._findings, self._wanted)
         strays, straying = judge.judge_straying(index.straying, index.begins)
@@ -238,7 +240,7 @@ class Auditor:
             found = self._read(row for batch in rows for row in batch.to_pylist())
             if is_lost := any(_OF_OBJECTS & kinds.keys() for kinds in found.kinds.values()):
                 self._doubt_retirement()
-            known = self._given_up if is_lost else self._wanted
+            known = self._wanted_by_tables if is_lost else self._wanted
             has_more = is_lost and (self._retired.rows is not None or known != self._wanted)
             if asks_tables or not has_more:  # else tables tell what is lost here, and why
                 self._take(rows)

@@ -75,7 +75,7 @@ JUDGED = struct(
 REFERENCE_ROW = struct(reference_id=T.StringType(), **ENTRY, digest=T.BinaryType())
 
 
-class Asked(NamedTuple):
+class WantedOutput(NamedTuple):
     """Output beside counts: digests by reference, unique ids; how many examples of each kind; and what is given up."""
 
     references: bool = False
@@ -114,7 +114,7 @@ def frame_of(spark: SparkSession, batches: Iterable[AnnouncedBatch], retired: Da
     return spread.sortWithinPartitions("bundle", F.col("batches").desc_nulls_last())
 
 
-def judge_frame(frame: DataFrame, ground: Ground, strays: Strays, wanted: Asked) -> DataFrame:
+def judge_frame(frame: DataFrame, ground: Ground, strays: Strays, wanted: WantedOutput) -> DataFrame:
     """Judge bundles: JUDGED; nothing happens before an action."""
     return frame.mapInArrow(partial(_judge, ground=ground, strays=strays, wanted=wanted), JUDGED)
 
@@ -127,7 +127,7 @@ def entries_frame(frame: DataFrame, ground: Ground, strays: Strays, references: 
 class Bench:
     """Judges bundles, and gathers the output that is asked for; for one thread."""
 
-    def __init__(self, judge: BatchJudge, findings: PlacedFindings, wanted: Asked) -> None:
+    def __init__(self, judge: BatchJudge, findings: PlacedFindings, wanted: WantedOutput) -> None:
         self._judge = judge
         self._findings = findings
         self._wanted = wanted
@@ -191,7 +191,7 @@ def _judging(ground: Ground, findings: PlacedFindings) -> Iterator[BatchJudge]:
 
 
 def _judge(
-    batches: Iterable[pa.RecordBatch], *, ground: Ground, strays: Strays, wanted: Asked
+    batches: Iterable[pa.RecordBatch], *, ground: Ground, strays: Strays, wanted: WantedOutput
 ) -> Iterator[pa.RecordBatch]:
     findings = PlacedFindings(examples_max=wanted.examples)
     with _judging(ground, findings) as judge:

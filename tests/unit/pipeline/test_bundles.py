@@ -13,17 +13,17 @@ from log_partitioner.formats.flush_record import Lineage
 from log_partitioner.formats.reference import Reference
 from log_partitioner.proof.audit.audit import Audit, Index, Options
 from log_partitioner.proof.audit.judge import BatchJudge
-from log_partitioner_pipeline.audit.bundles import Asked, Bench, Retired, read_judged
+from log_partitioner_pipeline.audit.bundles import Bench, Retired, WantedOutput, read_judged
 from log_partitioner_pipeline.audit.judged import BatchHour, JudgedBatches, PlacedFindings
 from log_partitioner_pipeline.audit.results import hours_of, ids_of_rows
 from log_partitioner_pipeline.erasures import Erased, digest_of
 from tests.unit.proof.audit.world import GROUP, BucketStore, MemoryTopics, World, clean_world, packed_world, settings
 
-ASKED = Asked(references=True, ids=True, examples=100)
+ASKED = WantedOutput(references=True, ids=True, examples=100)
 
 
 def judge_apart(
-    world: World, asked: Asked = ASKED, retired: Retired | None = None
+    world: World, asked: WantedOutput = ASKED, retired: Retired | None = None
 ) -> tuple[Index, list[pa.RecordBatch]]:
     """Judge each batch by clients of its own, with all that it needs pickled in between."""
     topics, store = MemoryTopics(world), BucketStore(world.objects).get
