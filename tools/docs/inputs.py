@@ -245,11 +245,12 @@ _HEAD = """\
 Made by `python -m tools.docs` from `tools/docs/inputs.py` and `inputs.md.in`; do not edit.
 `tests/unit/input/test_forms.py` runs each line.
 
-Settings that are not named are `user.paths = user` and `time.paths = time`. `log-partitioner try FILE` and `try --topic
-T` show what settings make of your own records; the rules stand [below](#formats-in-detail). If topics have several
-forms, `LOGP_TOPICS='{"web": {"input": {"format": "access-log"}}}'` gives one its own settings, and `try FILE --topic
-web` tries them. `text`, `protobuf` and `otlp` need the extra `formats`. Kafka's own compression (`compression.type`)
-plays no part here.
+Settings that are not named are `user.paths = user` and `time.paths = time`. `log-partitioner try FILE` and
+`try --topic T` show what settings make of your own records (a line of FILE is one, so try binary ones by `--topic`);
+the rules stand [below](#formats-in-detail). If topics have several forms,
+`LOGP_TOPICS='{"web": {"input": {"format": "access-log"}}}'` gives one its own settings, and `try FILE --topic web`
+tries them. `text`, `protobuf` and `otlp` need the extra `formats`. Kafka's own compression (`compression.type`) plays
+no part here.
 
 """
 _ROWS = """\
