@@ -113,7 +113,7 @@ def put_together(
         _count(len(lags), "TopicPartition"),
         f"lag {_count(lag_of.total(), 'record')}",
         f"last commit {_ago_s(max(one.ended_at_ms for one in last.values()), at_ms):,} s ago" if last else "no commit",
-        f"{never:,} never committed" if never else "",
+        f"{never:,} never committed (not in the lag)" if never else "",
         f"{idle:,} without a worker" if idle else "",
         "" if group.state in ("STABLE", "EMPTY") else f"the group is in state {group.state}",
     ]

@@ -39,7 +39,8 @@ def test_status_of_a_group_says_lag_and_newest_flushes_in_its_first_line() -> No
     found = put_together(group, {P2: 50, P0: 90, P1: None}, {P0: 1324, P1: 7, P2: 49}, flushes, at_ms=NOW_MS)
 
     assert found.summary == (
-        "1 worker, 3 TopicPartitions, lag 1,234 records, last commit 12 s ago, 1 never committed, 1 without a worker"
+        "1 worker, 3 TopicPartitions, lag 1,234 records, last commit 12 s ago, 1 never committed (not in the lag), "
+        "1 without a worker"
     )
     rows = [(one["worker"], one["host"], one["topic_partitions"], one["lag"]) for one in found.workers]
     assert rows == [("w0", None, 0, 0), ("w1", "host", 2, 1234)]
@@ -55,7 +56,7 @@ def test_status_of_a_group_in_a_rebalance_without_flushes_says_both() -> None:
     found = put_together(group, {P0: None}, {P0: None}, [], at_ms=NOW_MS)
 
     assert found.summary == (
-        "1 worker, 1 TopicPartition, lag 0 records, no commit, 1 never committed, 1 without a worker, "
+        "1 worker, 1 TopicPartition, lag 0 records, no commit, 1 never committed (not in the lag), 1 without a worker, "
         "the group is in state PREPARING_REBALANCING"
     )
     assert set(found.workers[0].values()) == {"w1", "host", 0, None}
