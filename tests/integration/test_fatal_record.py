@@ -20,10 +20,10 @@ def deadly(self, value, headers=()):
     if value and b"deadly" in value:
         os._exit(134)
     return decode(self, value, headers)
-def deadly_to_the_lane(self, poll, first, stop, **bounds):
+def deadly_to_the_lane(self, poll, first, stop, *rest, **bounds):
     if any(value and b"deadly" in value for value in poll.values[first:stop]):
         os._exit(134)
-    return take(self, poll, first, stop, **bounds)
+    return take(self, poll, first, stop, *rest, **bounds)
 RecordDecoder.decode, FastLane.take = deadly, deadly_to_the_lane
 from log_partitioner.__main__ import run
 sys.argv = ["log-partitioner", "run"]
