@@ -102,7 +102,7 @@ def read(references: Reference | Iterable[Reference], store: Store, parse: Parse
 
     Blocks while the store answers. Only the header and the blocks of these references are fetched, neighbours by one
     GET, so give references of one object together. Those of an object come in the order of its bytes, each id once.
-    `parse` reads the text of fields marked as JSON.
+    `parse` reads the text of fields marked as JSON; the default takes integers of up to 4,300 digits.
 
     Raises:
         NotFoundError: there is no such object.

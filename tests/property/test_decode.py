@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from backports import zstd
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from log_partitioner.config.settings import InputSettings
@@ -144,6 +144,7 @@ entries_paths = st.sampled_from(["a", "a[]", "a.a", "a[].a", "a.a[]", "a[].a[]",
 
 @times_as_many(4)
 @given(entries_paths, envelope_rules, nested | mutated(nested))
+@example("a", "keep", b"{" + b"9" * 4400 + b"}")  # a number where a key is due
 def test_decoding_nested_envelopes_is_what_the_second_opinion_says(path: str, envelope: str, value: bytes) -> None:
     """Entries at the end of a path or before it, lists and objects where the other is due, names that are taken."""
     check(rules_of(entries_path=path, envelope=envelope), value)

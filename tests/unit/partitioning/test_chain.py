@@ -28,6 +28,7 @@ def roots_of(*headers: tuple[str, bytes | None]) -> list[RootLink | None]:
         (b'[["raw", 3, 17, -1]]', None),
         (b'[["raw", 3, 17, "2"]]', None),
         (b'[["raw", 3, 17], "a later link is not read"]', RootLink("raw", 3, 17)),
+        pytest.param(b'[["raw", 3, 17], ' + b"9" * 4400 + b"]", RootLink("raw", 3, 17), id="a link of many digits"),
         (b'[["raw", 2147483647, 9223372036854775807]]', RootLink("raw", 2**31 - 1, 2**63 - 1)),
         (b'[["raw", 2147483648, 17]]', None),
         (b'[["raw", 3, 9223372036854775808]]', None),

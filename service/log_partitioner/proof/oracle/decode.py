@@ -330,12 +330,14 @@ def _members(text: str) -> dict[str, str]:
     members = {}
     for piece in _split(text, "{", "}"):
         member = piece.strip(_WHITESPACE)
+        if not member.startswith('"'):
+            raise _UnsplittableError
         try:
             key, end = _key_of(member)
-        except (json.JSONDecodeError, RecursionError) as error:
+        except json.JSONDecodeError as error:
             raise _UnsplittableError from error
         rest = member[end:].lstrip(_WHITESPACE)
-        if not isinstance(key, str) or not rest.startswith(":"):
+        if not rest.startswith(":"):
             raise _UnsplittableError
         members[key] = rest[1:].strip(_WHITESPACE)
     return members

@@ -11,7 +11,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from log_partitioner.formats.model import CHAIN_HEADER, RootLink
-from log_partitioner.proof.oracle.json_text import Exact, Parse, holds_lone_surrogates, may_hold_surrogates
+from log_partitioner.proof.oracle.json_text import (
+    Exact,
+    Parse,
+    holds_lone_surrogates,
+    may_hold_surrogates,
+    parse_rounding,
+)
 from log_partitioner.proof.oracle.times import END_US, FIRST_US, read_bound, read_time
 
 if TYPE_CHECKING:
@@ -125,7 +131,7 @@ def root_of(around: Surroundings) -> RootLink | None:
     root would look like a replay.
     """
     try:
-        links = json.loads(around.headers.get(CHAIN_HEADER) or "")
+        links = parse_rounding(around.headers.get(CHAIN_HEADER) or "")
     except (ValueError, RecursionError):
         return None
     return link_of(links[0]) if isinstance(links, list) and links else None
