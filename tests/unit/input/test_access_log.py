@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import time
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bench.real import DATA
 from log_partitioner import zstd
 from log_partitioner.config.settings import InputSettings
 from log_partitioner.formats.dead_letter import Reason
@@ -90,10 +89,10 @@ def test_hostile_line_is_read_in_linear_time(part: bytes) -> None:
     assert time.process_time() - begin < 10
 
 
-REAL = Path(os.environ.get("LOGP_TEST_DATA", "nowhere"), "http-access", "apache_logs.raw.log.zst")
+REAL = DATA / "http-access" / "apache_logs.raw.log.zst"
 
 
-@pytest.mark.skipif(not REAL.exists(), reason="LOGP_TEST_DATA has no http-access")
+@pytest.mark.skipif(not REAL.exists(), reason="real logs are absent: http-access")
 def test_real_log_is_a_row_per_line_that_holds_all_of_it() -> None:
     content = zstd.decompress(REAL.read_bytes())
     lines = content.decode().splitlines()

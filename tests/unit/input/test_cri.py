@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import time
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bench.real import DATA
 from log_partitioner import zstd
 from log_partitioner.config.settings import IdSettings, InputSettings, UserSettings
 from log_partitioner.formats.dead_letter import Reason
@@ -102,10 +101,10 @@ def test_path_goes_on_in_the_json_that_is_a_message() -> None:
     assert (rows[0, 0].key, rows[0, 0].id) == (("ann", "2016-10-06", 0), "7")
 
 
-REAL = Path(os.environ.get("LOGP_TEST_DATA", "nowhere"), "nginx-status", "nginxplus_json_logs.ndjson.zst")
+REAL = DATA / "nginx-status" / "nginxplus_json_logs.ndjson.zst"
 
 
-@pytest.mark.skipif(not REAL.exists(), reason="LOGP_TEST_DATA has no nginx-status")
+@pytest.mark.skipif(not REAL.exists(), reason="real logs are absent: nginx-status")
 def test_real_log_in_lines_of_a_container_is_a_row_per_line_that_holds_all_of_it() -> None:
     lines = zstd.decompress(REAL.read_bytes()).decode().splitlines()
     decoded = decode("\n".join(LINE.replace("message", line) for line in lines).encode())

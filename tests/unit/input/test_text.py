@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bench.real import DATA
 from log_partitioner import zstd
 from log_partitioner.config.settings import InputSettings, UserSettings
 from log_partitioner.formats.dead_letter import Reason
@@ -128,14 +127,14 @@ def test_start_without_the_extra_is_refused_by_its_name(monkeypatch: pytest.Monk
     assert not [*find_format_problems(settings(input=InputSettings(format="syslog")))]
 
 
-REAL = Path(os.environ.get("LOGP_TEST_DATA", "nowhere"), "http-access", "apache_logs.raw.log.zst")
+REAL = DATA / "http-access" / "apache_logs.raw.log.zst"
 ACCESS = (
     r'(?P<client>\S+) (?P<ident>\S+) (?P<user>\S+) \[(?P<time>[^]]+)\] "(?P<request>(?:[^"\\]|\\.)*)" '
     r'(?P<status>\d{3}) (?P<bytes>\d+|-) "(?P<referer>(?:[^"\\]|\\.)*)" "(?P<agent>(?:[^"\\]|\\.)*)"?'
 )
 
 
-@pytest.mark.skipif(not REAL.exists(), reason="LOGP_TEST_DATA has no http-access")
+@pytest.mark.skipif(not REAL.exists(), reason="real logs are absent: http-access")
 @pytest.mark.parametrize("rules", [InputSettings(format="access-log"), by(ACCESS)], ids=["access-log", "text"])
 def test_real_log_is_a_row_per_line_as_its_twin_in_json_is(rules: InputSettings) -> None:
     """Entry, user and time are those of an object per line that other code writes."""
