@@ -34,7 +34,7 @@ from log_partitioner.proof.audit.whose import Groups, has_reference
 from log_partitioner.proof.audit.window import FlushWindow
 from log_partitioner.proof.oracle.container import UNREADABLE, Container
 from log_partitioner.proof.oracle.equal import NUMBER_KEY
-from log_partitioner.proof.oracle.json_text import Parse
+from log_partitioner.proof.oracle.json_text import Parse, parse_rounding
 from log_partitioner.proof.oracle.published_schema import META, PublishedSchema
 
 __all__ = ["Delivery", "Entry", "ReferencesTopic", "load", "read", "store_of", "to_arrow", "to_json", "to_pandas"]
@@ -97,12 +97,12 @@ def store_of(settings: Settings) -> S3Reader:
     return S3Reader(settings.s3, threads=1)
 
 
-def read(references: Reference | Iterable[Reference], store: Store, parse: Parse = json.loads) -> Iterator[Entry]:
+def read(references: Reference | Iterable[Reference], store: Store, parse: Parse = parse_rounding) -> Iterator[Entry]:
     """Yield the entries of references.
 
     Blocks while the store answers. Only the header and the blocks of these references are fetched, neighbours by one
     GET, so give references of one object together. Those of an object come in the order of its bytes, each id once.
-    `parse` reads the text of fields marked as JSON; the default takes integers of up to 4,300 digits.
+    `parse` reads the text of fields marked as JSON.
 
     Raises:
         NotFoundError: there is no such object.
@@ -131,7 +131,7 @@ def _read_object(address: Address, some: dict[str, Reference], store: Store, par
                 raise ValueError(f"{number + 1} rows of reference {one.reference_id}, it says {one.entries}")
 
 
-def entries_of(data: bytes, address: Address, parse: Parse = json.loads) -> Iterator[Entry]:
+def entries_of(data: bytes, address: Address, parse: Parse = parse_rounding) -> Iterator[Entry]:
     """Yield the entries of an Avro file: a whole object, or the ranges of one reference.
 
     Raises:

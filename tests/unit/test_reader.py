@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import fastavro
 import msgspec
 import pytest
 
@@ -18,7 +20,7 @@ from log_partitioner.formats.reference import Reference, decode_references
 from log_partitioner.proof.audit.store import Address, FetchedObject
 from log_partitioner.proof.oracle.json_text import parse_keeping
 from log_partitioner.proof.oracle.published_schema import PublishedSchema
-from log_partitioner.reader import Entry, ReferencesTopic, read, to_arrow, to_json, to_pandas
+from log_partitioner.reader import Entry, ReferencesTopic, entries_of, read, to_arrow, to_json, to_pandas
 from tests.fakes.check import BrokerTopics, BucketStore
 from tests.fakes.records import NOW, P0, P1, entry, value_of
 from tests.fakes.rig import Rig
@@ -129,6 +131,16 @@ def test_number_that_no_double_holds_keeps_its_digits() -> None:
 
     assert '"timestamp": null' in line
     assert line.endswith('"entry": {"n": 12345e999, "text": "{\\"\\\\ud800\\": \\"1\\"}", "some": [1e-999]}}')
+
+
+def test_integer_of_any_length_is_read() -> None:
+    """Python converts no text of more than 4,300 digits; the worker keeps each of them."""
+    field = {"name": "n", "type": ["null", "string"], "default": None, "lp.type": "json"}
+    schema = {"type": "record", "name": "entry", "fields": [{"name": "_meta", "type": "string"}, field]}
+    file = io.BytesIO()
+    fastavro.writer(file, schema, [{"_meta": "", "n": "9" * 5000}])
+    (entry,) = entries_of(file.getvalue(), Address("b", "k"))
+    assert to_json(entry._replace(row={**entry.row, "_meta": META})).endswith(f'"entry": {{"n": {"9" * 5000}e0}}}}')
 
 
 def test_value_that_contradicts_its_schema_is_refused() -> None:
