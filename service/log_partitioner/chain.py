@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-HEADER = "source-topic-chain"
+from log_partitioner.formats.model import CHAIN_HEADER, last_header
 
 
 def link(message: Any, by: str, index: int) -> tuple[str, bytes]:
@@ -24,5 +24,5 @@ def link(message: Any, by: str, index: int) -> tuple[str, bytes]:
 
 def extended(headers: Sequence[tuple[str, bytes | None]], last: tuple[str, int, int, int, str]) -> tuple[str, bytes]:
     """Return the header with one more link; raises as `link`."""
-    known = next((value for name, value in reversed(headers) if name == HEADER), None)
-    return HEADER, json.dumps([*json.loads(known or b"[]"), last], separators=(",", ":")).encode()
+    known = last_header(tuple(headers), CHAIN_HEADER)
+    return CHAIN_HEADER, json.dumps([*json.loads(known or b"[]"), last], separators=(",", ":")).encode()

@@ -12,8 +12,8 @@ from random import Random
 from typing import Any, NamedTuple
 from zlib import crc32
 
-from log_partitioner.chain import HEADER, link
-from log_partitioner.formats.model import Headers, SourceRecord
+from log_partitioner.chain import link
+from log_partitioner.formats.model import CHAIN_HEADER, Headers, SourceRecord
 from tests.fakes.clock import START_MS
 from tests.fakes.log import FakeLog
 from tests.fakes.records import entry, value_of
@@ -126,4 +126,4 @@ def output_of(record: SourceRecord) -> str | None:
 
 def has_chain(record: SourceRecord) -> bool:
     """Return whether it was republished."""
-    return any(name == HEADER for name, _ in record.headers)
+    return any(name == CHAIN_HEADER for name, _ in record.headers)
